@@ -5,16 +5,16 @@
 
 use clap::Args;
 use longhaul_api::gate::{AnswerOutcomeKind, AnswerResponse, GateView};
-use longhaul_core::id::Seq;
 use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision};
 use longhaul_core::raw::{RawJson, check_json_parses};
 
-use crate::caller_name::caller_name;
 use crate::client::Client;
-use crate::error::CliError;
+use crate::environment::caller_name;
+use crate::error::{CliError, fail};
 use crate::event_printer::first_line;
 use crate::exit::Exit;
 use crate::form_prompt::{FormPrompt, answer_command};
+use crate::format::scope_phrase;
 use crate::gate_card::full_gate_card;
 use crate::{output, resolve};
 
@@ -89,9 +89,7 @@ impl AnswerCommand {
 /// Shows a question at the terminal and reads the answer: a line, or each field of a form.
 fn ask_for_answer(gate: &GateView) -> anyhow::Result<String> {
     if !output::is_interactive() {
-        return Err(CliError::usage_error("the answer is missing")
-            .with_hint("answer the question", answer_command(gate))
-            .into());
+        return fail("the answer is missing", "answer the question", answer_command(gate));
     }
     full_gate_card(gate).iter().for_each(|line| output::eprint_line(line));
     let Some(mut form) = FormPrompt::for_gate(gate) else {
@@ -155,47 +153,38 @@ impl GateAnswerSender<'_> {
     /// Sends the answer and prints the outcome. The answer carries the digest of the gate as it was
     /// read, so the engine rejects the answer if the gate has changed since.
     pub(crate) async fn send_answer(self, answer: Answer) -> anyhow::Result<Exit> {
-        let (action_text, digest) = match (&answer.decision, answer.scope) {
-            (GateDecision::Approve, AnswerScope::Once) => ("Approved", self.gate.digest),
-            (GateDecision::Approve, AnswerScope::Run) => {
-                ("Approved for this run", self.gate.digest)
+        let approved = answer.scope == AnswerScope::Once;
+        let (action_text, digest) = match &answer.decision {
+            GateDecision::Approve if approved => ("Approved".to_owned(), self.gate.digest),
+            GateDecision::Approve => {
+                (format!("Approved {}", scope_phrase(answer.scope)), self.gate.digest)
             }
-            (GateDecision::Approve, AnswerScope::Agent) => {
-                ("Approved for this agent", self.gate.digest)
-            }
-            (GateDecision::Approve, AnswerScope::Project) => {
-                ("Approved for the project", self.gate.digest)
-            }
-            (GateDecision::Edit(_), _) => ("Approved with your change", self.gate.digest),
-            (GateDecision::Reject, _) => ("Rejected", None),
-            (GateDecision::Answer(_), _) => ("Answered", None),
-            (GateDecision::Complete, _) => ("Completed", None),
+            GateDecision::Edit(_) => ("Approved with your change".to_owned(), self.gate.digest),
+            GateDecision::Reject => ("Rejected".to_owned(), None),
+            GateDecision::Answer(_) => ("Answered".to_owned(), None),
+            GateDecision::Complete => ("Completed".to_owned(), None),
         };
         let answer = Answer { digest, ..answer };
-        let AnswerResponse { outcome, seq, gate } =
-            self.client.answer_gate(&self.gate, answer).await?;
+        let response = self.client.answer_gate(&self.gate, answer).await?;
         if self.json {
-            output::print_json(&gate)?;
-            return Ok(Exit::Done);
+            output::print_json(&response.gate)?;
+        } else {
+            let continuation = self.run_continuation_text(&response).await?;
+            let summary = gate_summary_text(&response.gate);
+            output::print_text(&format!("{action_text}: {summary}\n{continuation}"))?;
         }
-        output::print_text(&format!("{action_text}: {}", gate_summary_text(&gate)))?;
-        output::print_text(&self.run_continuation_text((outcome, seq), &gate).await?)?;
         Ok(Exit::Done)
     }
 
     /// Returns a sentence about the run of the answered gate: when it continues or what it needs.
-    async fn run_continuation_text(
-        &self,
-        (outcome, seq): (AnswerOutcomeKind, Seq),
-        gate: &GateView,
-    ) -> anyhow::Result<String> {
+    async fn run_continuation_text(&self, response: &AnswerResponse) -> anyhow::Result<String> {
+        let AnswerResponse { outcome, seq, gate } = response;
         let run = gate.run;
-        if outcome == AnswerOutcomeKind::Voted {
+        if *outcome == AnswerOutcomeKind::Voted {
             let (votes, required) = (gate.answers.len(), gate.approvers);
             return Ok(format!("{votes} of {required} people have agreed; {run} still waits."));
         }
-        let open_gates = self.client.list_open_gates(run).await?;
-        let open_gates = open_gates.len();
+        let open_gates = self.client.list_open_gates(run).await?.len();
         if open_gates > 0 {
             let noun = if open_gates == 1 { "answer" } else { "answers" };
             return Ok(format!(
@@ -217,17 +206,15 @@ fn gate_summary_text(gate: &GateView) -> String {
         (Some(tool), Some(input)) => first_line(&format!("{tool} {}", input.as_str())),
         (Some(_), None) | (None, _) => first_line(&gate.ask),
     };
-    let summary = match gate.injected_rule_match_texts.is_empty() {
-        true => summary,
-        false => format!(
-            "{summary}   set by the runtime: {}",
-            first_line(&gate.injected_rule_match_texts.join(", "))
-        ),
+    let injected = match gate.injected_rule_match_texts.join(", ") {
+        texts if texts.is_empty() => texts,
+        texts => format!("   set by the runtime: {}", first_line(&texts)),
     };
-    let digest = gate.digest.map(|digest| digest.to_string());
-    let digest = digest.as_deref().and_then(|text| text.get(..DIGEST_CHARS));
-    match digest {
-        Some(digest) => format!("{summary}   digest {digest}"),
-        None => summary,
-    }
+    let digest = short_gate_digest(gate).map(|digest| format!("   digest {digest}"));
+    format!("{summary}{injected}{}", digest.unwrap_or_default())
+}
+
+/// Returns the first characters of a gate's digest (hash of the content to approve), if it has one.
+pub(crate) fn short_gate_digest(gate: &GateView) -> Option<String> {
+    gate.digest?.to_string().get(..DIGEST_CHARS).map(str::to_owned)
 }

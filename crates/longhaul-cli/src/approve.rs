@@ -2,15 +2,18 @@
 //!
 //! Invariant: a gate is never approved only because nobody could be asked.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, TypedValueParser};
 use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, has_submit_again_tag};
 
-use crate::answer::{DIGEST_CHARS, GateAnswerSender, new_answer, parse_json_option};
-use crate::error::CliError;
+use crate::answer::{
+    DIGEST_CHARS, GateAnswerSender, new_answer, parse_json_option, short_gate_digest,
+};
+use crate::error::{CliError, fail};
 use crate::exit::Exit;
 use crate::form_prompt::answer_command;
-use crate::format::{rule_pattern_text, scope_phrase};
+use crate::format::{name_parser, rule_pattern_text, scope_phrase};
 use crate::gate_card::full_gate_card;
 use crate::{output, resolve, sanitize};
 
@@ -38,14 +41,9 @@ pub(crate) struct ApproveCommand {
     #[arg(long)]
     yes: bool,
     /// Calls that the approval covers
-    #[arg(
-        long = "for",
-        visible_alias = "scope",
-        value_enum,
-        default_value_t,
-        value_name = "SCOPE"
-    )]
-    scope: ApprovalScope,
+    #[arg(long = "for", visible_alias = "scope", value_name = "SCOPE", default_value = "once",
+        value_parser = scope_parser())]
+    scope: AnswerScope,
     /// Note for the model
     #[arg(long)]
     note: Option<String>,
@@ -60,29 +58,16 @@ pub(crate) struct ApproveCommand {
     json: bool,
 }
 
-/// Calls that an approval covers.
-#[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum ApprovalScope {
-    /// Only this call
-    #[default]
-    Once,
-    /// Every call of this run that needs approval by the same rule
-    Run,
-    /// Every call of this agent that needs approval by a rule with the same pattern
-    Agent,
-    /// Every call of the project that needs approval by a rule with the same pattern
-    Project,
-}
-
-impl From<ApprovalScope> for AnswerScope {
-    fn from(scope: ApprovalScope) -> Self {
-        match scope {
-            ApprovalScope::Once => Self::Once,
-            ApprovalScope::Run => Self::Run,
-            ApprovalScope::Agent => Self::Agent,
-            ApprovalScope::Project => Self::Project,
-        }
-    }
+fn scope_parser() -> impl TypedValueParser<Value = AnswerScope> {
+    name_parser([
+        PossibleValue::new("once").help("Only this call"),
+        PossibleValue::new("run")
+            .help("Every call of this run that needs approval by the same rule"),
+        PossibleValue::new("agent")
+            .help("Every call of this agent that needs approval by a rule with the same pattern"),
+        PossibleValue::new("project")
+            .help("Every call of the project that needs approval by a rule with the same pattern"),
+    ])
 }
 
 impl ApproveCommand {
@@ -102,7 +87,7 @@ impl ApproveCommand {
                 ));
                 return Ok(Exit::NeedsPerson);
             }
-            let scope = self.scope.into();
+            let scope = self.scope;
             let answer = Answer { scope, note: self.note.clone(), payload, ..new_answer(decision) };
             GateAnswerSender { client, gate, json: self.json }.send_answer(answer).await
         })
@@ -113,9 +98,8 @@ impl ApproveCommand {
     fn confirm_approval(&self, gate: &GateView, decision: &GateDecision) -> anyhow::Result<bool> {
         if let Some(digest) = &self.digest {
             check_digest_prefix(gate, digest)?;
-            return Ok(true);
         }
-        if self.yes {
+        if self.yes || self.digest.is_some() {
             return Ok(true);
         }
         if !output::is_interactive() || self.edit.as_deref() == Some("-") {
@@ -128,19 +112,12 @@ impl ApproveCommand {
                 edited.as_str()
             ));
         }
-        if let (Some(pattern), AnswerScope::Run | AnswerScope::Agent | AnswerScope::Project) =
-            (&gate.pattern, self.scope.into())
-        {
-            let (scope_text, calls) = (scope_phrase(self.scope.into()), rule_pattern_text(pattern));
+        if let (Some(pattern), true) = (&gate.pattern, self.scope != AnswerScope::Once) {
+            let (scope_text, calls) = (scope_phrase(self.scope), rule_pattern_text(pattern));
             output::eprint_line(&format!("  also allowed {scope_text}: {calls}"));
         }
-        let answer = output::ask_for_line("approve? [y/N]").unwrap_or_default();
-        Ok(is_yes_answer(&answer))
+        Ok(output::confirms("approve? [y/N]"))
     }
-}
-
-fn is_yes_answer(input: &str) -> bool {
-    matches!(input.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
 fn check_gate_approvable(gate: &GateView) -> anyhow::Result<()> {
@@ -177,48 +154,31 @@ fn no_terminal_to_show_gate_error(gate: &GateView) -> CliError {
     failure.with_hint("or approve without review", format!("longhaul approve {id} --yes"))
 }
 
-fn short_gate_digest(gate: &GateView) -> Option<String> {
-    let digest = gate.digest?.to_string();
-    digest.get(..DIGEST_CHARS).map(str::to_owned)
-}
-
 /// Checks that `prefix` is the start of the gate's current digest (hash of the content to approve).
 fn check_digest_prefix(gate: &GateView, prefix: &str) -> anyhow::Result<()> {
-    let gate_id = gate.id;
-    let show_command = format!("longhaul gates show {gate_id}");
-    let Some(digest) = gate.digest else {
-        let message = format!("{gate_id} has no digest, because it has no call input");
-        return Err(CliError::usage_error(message)
-            .with_hint("approve the gate", format!("longhaul approve {gate_id} --yes"))
-            .into());
-    };
+    let id = gate.id;
+    let show = ("show the gate", format!("longhaul gates show {id}"));
     let is_hex = prefix.chars().all(|c| c.is_ascii_hexdigit());
-    if !is_hex || prefix.len() < DIGEST_CHARS {
-        let message = format!(
-            "--digest {prefix} is invalid: give {DIGEST_CHARS} or more hex digits of the digest"
-        );
-        return Err(CliError::usage_error(message).with_hint("show the gate", show_command).into());
-    }
-    if !digest.to_string().starts_with(&prefix.to_ascii_lowercase()) {
-        let message = format!(
-            "--digest {prefix} does not match the digest of {gate_id}: the call input may have changed"
-        );
-        return Err(CliError::usage_error(message).with_hint("show the gate", show_command).into());
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_y_or_yes_confirms() {
-        for input in ["y", "Y\n", " yes "] {
-            assert!(is_yes_answer(input), "{input}");
+    let (message, (label, command)) = match gate.digest {
+        None => (
+            format!("{id} has no digest, because it has no call input"),
+            ("approve the gate", format!("longhaul approve {id} --yes")),
+        ),
+        Some(_) if !is_hex || prefix.len() < DIGEST_CHARS => (
+            format!(
+                "--digest {prefix} is invalid: give {DIGEST_CHARS} or more hex digits of the digest"
+            ),
+            show,
+        ),
+        Some(digest) if digest.to_string().starts_with(&prefix.to_ascii_lowercase()) => {
+            return Ok(());
         }
-        for input in ["", "\n", "n", "no", "yep", "y please"] {
-            assert!(!is_yes_answer(input), "{input}");
-        }
-    }
+        Some(_) => (
+            format!(
+                "--digest {prefix} does not match the digest of {id}: the call input may have changed"
+            ),
+            show,
+        ),
+    };
+    fail(message, label, command)
 }

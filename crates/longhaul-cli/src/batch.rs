@@ -10,16 +10,16 @@ use longhaul_api::batch::{BatchView, NewBatchBody};
 use longhaul_api::operations::{SHOW_BATCH, SUBMIT_BATCH};
 use longhaul_api::problem::Problem;
 use longhaul_api::run::RunView;
-use longhaul_api::submit::NewRunBody;
+use longhaul_api::task::Task;
 use longhaul_core::id::BatchId;
 use longhaul_core::task::RunBatchMode;
 
 use crate::client::connect::{
     connect_or_create_store, connect_run_client, find_configured_or_local_server,
 };
-use crate::driver_status::needs_driver;
 use crate::error::CliError;
 use crate::ls::agent_and_step_text;
+use crate::run_status::needs_driver;
 use crate::table::{self, TableCell};
 use crate::task_args::parse_idempotency_key;
 use crate::{output, runtime};
@@ -188,7 +188,7 @@ fn read_batch_file(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Parses the tasks of a file. Empty lines are skipped.
-fn parse_batch_tasks(text: &str) -> anyhow::Result<Vec<NewRunBody>> {
+fn parse_batch_tasks(text: &str) -> anyhow::Result<Vec<Task>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let tasks = lines.map(|(index, line)| {
         serde_json::from_str(line).map_err(|error| {

@@ -133,13 +133,7 @@ impl CheckChainsCommand {
             find_chain(loaded, name)?;
         }
         if self.json {
-            let problems = problems.iter().map(|problem| {
-                json!({
-                    "path": problem.path, "line": problem.line, "column": problem.column,
-                    "kind": problem.kind.as_str(), "message": problem.message,
-                })
-            });
-            output::print_json(&json!({ "problems": problems.collect::<Value>() }))?;
+            output::print_json(&json!({ "problems": problems }))?;
         } else {
             for problem in &problems {
                 output::print_text(&problem.to_string())?;

@@ -12,11 +12,12 @@ mod verify;
 
 use clap::Args;
 use longhaul::project::ProjectRuntime;
+use longhaul_core::id::InboxName;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock as _;
+use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::task::Task;
 use longhaul_engine::tools::registry::RegisteredTool;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -83,19 +84,16 @@ impl ChaosCommand {
         };
         let has_passed = scorecard.findings.has_test_passed();
         scorecard.folder = (self.keep || !has_passed).then(|| scratch.keep_folder());
-        match self.json {
-            true => output::print_json(&scorecard.as_json()?)?,
-            false => output::print_line(&scorecard.as_text())?,
-        }
+        output::show(self.json, &scorecard, |scorecard| output::print_line(&scorecard.as_text()))?;
         Ok(if has_passed { Exit::Done } else { Exit::RunFailed })
     }
 
     /// Runs the kill loop and verifies the journals. `None` means that the user stopped the loop.
     fn kill_and_verify(&self, scratch: &ScratchProject) -> anyhow::Result<Option<Scorecard>> {
         let runtime = scratch.open_runtime()?;
-        let plan = self.plan();
+        let plan = self.plan(&runtime)?;
         self.check_agent(&runtime, &plan)?;
-        runtime::build_single_thread_tokio()?.block_on(async {
+        runtime::block_on(async {
             let start = SystemClock.monotonic_nanos();
             let mut sigterm = signal(SignalKind::terminate())?;
             let log = tokio::select! {
@@ -107,27 +105,44 @@ impl ChaosCommand {
             };
             let duration_ms = (SystemClock.monotonic_nanos() - start) / 1_000_000;
             let effects = read_effects(scratch.effects_file().as_deref())?;
-            let findings = verify_runs(&read_journals(&runtime, &log).await?, &effects);
-            Ok(Some(Scorecard { plan, log, findings, duration_ms, folder: None }))
+            let mut findings = verify_runs(&read_journals(&runtime, &log).await?, &effects);
+            findings.runs.submitted = log.runs.len();
+            Ok(Some(Scorecard {
+                verdict: if findings.has_test_passed() { "passed" } else { "failed" },
+                agent: plan.task.agent.unwrap_or_default(),
+                seed: plan.seed,
+                log,
+                findings,
+                duration_ms,
+                folder: None,
+            }))
         })
     }
 
-    fn plan(&self) -> ChaosPlan {
-        let mut task = Task::new(self.agent.as_deref().unwrap_or(BUILT_IN_AGENT), "");
-        task.input = parse_task_input(&self.input.join(" "));
-        ChaosPlan {
-            task,
+    fn plan(&self, runtime: &ProjectRuntime) -> anyhow::Result<ChaosPlan> {
+        let inboxes = runtime.config.worker_settings().inboxes;
+        let text = self.input.join(" ");
+        // A JSON object or list is passed on as JSON.
+        let json = RawJson::parse(text.trim()).ok();
+        let json = json.filter(|_| text.trim_start().starts_with(['{', '[']));
+        Ok(ChaosPlan {
+            task: Task {
+                input: json.unwrap_or_else(|| RawJson::from_serialize(&text)),
+                inbox: inboxes.first().map(InboxName::new).transpose()?,
+                submitter: Some("chaos".to_owned()),
+                ..Task::new(self.agent.as_deref().unwrap_or(BUILT_IN_AGENT), "")
+            },
             runs: self.runs,
             kills: self.kills,
             seed: self.seed.unwrap_or_else(|| SystemClock.monotonic_nanos() % 1_000_000),
             quiet: self.json,
-        }
+        })
     }
 
     /// Fails if there is no such agent, or if it has real effects and the user does not confirm
     /// the test. Neither silence nor a missing terminal counts as a yes.
     fn check_agent(&self, runtime: &ProjectRuntime, plan: &ChaosPlan) -> anyhow::Result<()> {
-        let name = &plan.task.agent;
+        let name = plan.task.agent.as_deref().unwrap_or_default();
         let loaded = runtime.loaded.find_loaded_agent(name).map_err(|error| {
             CliError::usage_error(error.to_string()).with_hint("all agents", "longhaul agents")
         })?;
@@ -137,10 +152,7 @@ impl ChaosCommand {
             for warning in &warnings {
                 output::eprint_line(&format!("  {warning}"));
             }
-            let is_yes = |line: String| matches!(line.trim(), "y" | "yes");
-            let is_confirmed = output::is_interactive()
-                && output::ask_for_line("Start anyway? [y/N]").is_some_and(is_yes);
-            if !is_confirmed {
+            if !output::confirms("Start anyway? [y/N]") {
                 return Err(CliError::usage_error("the chaos run was not started")
                     .with_exit_code(Exit::NotAllowed)
                     .with_hint("start anyway", format!("longhaul chaos --yes {name} ..."))
@@ -185,13 +197,4 @@ fn effects_outside_test(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> 
     let external_tools =
         tools.map(|tool| format!("{tool} may have effects outside the temporary folder"));
     real_models.chain(external_tools).collect()
-}
-
-/// Parses the task from the command line: a JSON object or list, or else plain text.
-fn parse_task_input(text: &str) -> RawJson {
-    let is_object_or_list = text.trim_start().starts_with(['{', '[']);
-    match RawJson::parse(text.trim()) {
-        Ok(json) if is_object_or_list => json,
-        Ok(_) | Err(_) => RawJson::from_serialize(&text),
-    }
 }

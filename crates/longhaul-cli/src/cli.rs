@@ -2,14 +2,16 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use longhaul_core::event::EVENT_FORMAT;
 use longhaul_engine::clock::SystemClock;
 
 use crate::exit::Exit;
+use crate::table::JsonArgs;
 use crate::{
     agents, answer, approve, batch, chains, chaos, config, db, demo, error, export, gates, inbox,
-    keys, lanes, log, ls, mcp, memory, mock_model, models, rules, run, run_commands, schedules,
-    serve, show, spend, steer, submit, trust, version, watch, why, worker,
+    keys, lanes, log, ls, mcp, memory, mock_model, models, output, rules, run, run_commands,
+    schedules, server, show, spend, steer, submit, trust, watch, worker,
 };
 
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
@@ -46,10 +48,8 @@ macro_rules! commands {
 commands! {
     /// Runs a demo: an agent, an approval, a SIGKILL and a recovery; needs no API key
     Demo(demo::DemoCommand),
-    /// Runs the server and a worker for development; reloads agents when their files change
-    Dev(serve::DevServerCommand),
-    /// Runs the server and a worker for production
-    Serve(serve::ServeCommand),
+    #[command(flatten)]
+    Server(server::ServerCommand),
     /// Submits a task and follows its run to the end; drives the run if no worker is running
     Run(run::RunTaskCommand),
     /// Submits a task and returns as soon as the task is on disk
@@ -67,23 +67,15 @@ commands! {
     /// Follows a run to its end; drives the run if no worker is running
     Watch(watch::WatchRunCommand),
     /// Explains a run's status in one sentence, with the command that helps
-    Why(why::WhyCommand),
+    Why(show::WhyCommand),
     /// Sends a message to a run, or shows whether earlier messages were delivered
     Steer(steer::SteerRunCommand),
-    /// Pauses runs
-    Pause(run_commands::PauseRunsCommand),
-    /// Resumes runs, optionally with a larger budget
-    Resume(run_commands::ResumeRunsCommand),
-    /// Cancels runs
-    Cancel(run_commands::CancelRunsCommand),
-    /// Completes runs that have a result and stay open for messages
-    Close(run_commands::CloseRunsCommand),
+    #[command(flatten)]
+    Runs(run_commands::RunsCommand),
     /// Lists lanes (runs of one lane execute one at a time), and pauses or resumes a lane
     Lanes(lanes::LanesCommand),
     /// Shows what spend caps have counted, and raises a cap
     Spend(spend::SpendCommand),
-    /// Retries failed runs from the last good event, as new runs
-    Retry(run_commands::RetryRunsCommand),
     /// Lists inboxes, posts tasks to them, and shows tasks and dead letters (failed, not retried)
     Inbox(inbox::InboxCommand),
     /// Lists gates: approvals and questions that wait for a person
@@ -116,7 +108,7 @@ commands! {
     /// Manages API keys for the HTTP server
     Keys(keys::KeysCommand),
     /// Checks, copies and restores this folder's store
-    #[command(subcommand)]
+    #[command(subcommand, after_help = db::EXAMPLES)]
     Db(db::DbCommand),
     /// Shows settings, where each setting is set, and the files that are read
     #[command(subcommand)]
@@ -126,18 +118,56 @@ commands! {
     /// Serves scripted replies over the Anthropic and OpenAI APIs, for testing SDKs without a key
     MockModel(mock_model::MockModelCommand),
     /// Prints the version of this build
-    Version(version::VersionCommand),
+    Version(VersionCommand),
+}
+
+/// Arguments of `longhaul version`, which does not check for updates.
+#[derive(Debug, clap::Args)]
+struct VersionCommand {
+    #[command(flatten)]
+    output: JsonArgs,
+}
+
+impl VersionCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let version = env!("CARGO_PKG_VERSION");
+        let data = serde_json::json!({ "version": version, "journal_format": EVENT_FORMAT });
+        let text = |_: &_| format!("longhaul {version} (journal format {EVENT_FORMAT})");
+        output::show_text(self.output.json, &data, text)
+    }
+}
+
+/// Shows the examples of a command in the help of its subcommands too, unless they have their own.
+fn pass_examples_on(command: clap::Command) -> clap::Command {
+    let examples = command.get_after_help().cloned().unwrap_or_default();
+    command.mut_subcommands(|subcommand| {
+        pass_examples_on(match subcommand.get_after_help() {
+            Some(_) => subcommand,
+            None => subcommand.after_help(examples.clone()),
+        })
+    })
 }
 
 impl Cli {
+    /// Parses the command line.
+    pub(crate) fn parse_command_line() -> Result<Self, clap::Error> {
+        let mut command = Self::command().mut_subcommands(pass_examples_on);
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
+
     /// Runs the command. If it fails, prints the error with hints.
     pub(crate) fn run(self) -> ExitCode {
         // The server commands set up their own log.
-        if !matches!(self.command, Command::Dev(_) | Command::Serve(_)) {
+        if !matches!(self.command, Command::Server(_)) {
             log::init_warning_log();
         }
         let result = match SystemClock.is_before_1970() {
-            true => Err(error::clock_before_1970_error().into()),
+            true => error::fail(
+                "the system clock is before 1970, and times before 1970 can't be stored",
+                "set the clock",
+                "timedatectl set-ntp true",
+            ),
             false => self.command.run(),
         };
         match result {

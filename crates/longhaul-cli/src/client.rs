@@ -2,24 +2,24 @@
 //! store that this process has opened.
 
 pub(crate) mod connect;
-mod in_process;
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use longhaul::project::ProjectRuntime;
 use longhaul_api::client::events::EventStream;
-use longhaul_api::client::{self, Request};
+use longhaul_api::client::{self, InProcess, Request, reqwest};
 use longhaul_api::gate::{AnswerBody, AnswerResponse, GateView};
 use longhaul_api::list::List;
 use longhaul_api::operation::Operation;
 use longhaul_api::operations::{
     ANSWER_GATE, LIST_BRIEF_RUNS, LIST_GATES, LIST_STEERS, SHOW_RUN, STEER, SUBMIT_RUN, WHY,
 };
-use longhaul_api::path::PathValue;
+use longhaul_api::problem::Problem;
 use longhaul_api::query::{GatesQuery, PagedQuery, RunsQuery};
 use longhaul_api::run::{RunBriefView, RunView};
 use longhaul_api::steer::{SteerBody, SteerReceipt, SteerView};
-use longhaul_api::submit::NewRunBody;
+use longhaul_api::task::Task;
 use longhaul_api::why::RunExplanation;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::steer::SteerDelivery;
@@ -28,10 +28,11 @@ use longhaul_core::policy::gate::{Answer, GateStatus};
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::Longhaul;
 use longhaul_engine::clock::SystemClock;
+use longhaul_server::InProcessApi;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use self::in_process::StoreApi;
+use crate::environment::caller_name;
 use crate::error::HintResultExt as _;
 use crate::output;
 
@@ -65,8 +66,9 @@ impl Client {
     pub(crate) fn for_store(runtime: &ProjectRuntime) -> anyhow::Result<Self> {
         let longhaul = runtime.longhaul.clone();
         let inboxes = runtime.config.default_agents_by_inbox();
-        let api = Arc::new(StoreApi::new(longhaul.clone(), inboxes));
-        Ok(Self { api: client::Client::in_process(api)?, longhaul: Some(longhaul) })
+        let api = InProcessApi::new(longhaul.clone(), caller_name(), inboxes);
+        let api = client::Client::in_process(Arc::new(StoreApi(api)))?;
+        Ok(Self { api, longhaul: Some(longhaul) })
     }
 
     /// Returns whether the client calls a server.
@@ -81,7 +83,13 @@ impl Client {
     ) -> anyhow::Result<A> {
         let resources = request.resources().to_vec();
         let result = self.api.send(request).await.map_err(anyhow::Error::from);
-        resources.iter().fold(result, fill_hint_with_resource)
+        resources.iter().fold(result, |result, resource| match resource.noun {
+            "run" => result.fill_hint_placeholder("RUN", &resource.text),
+            "gate" => result.fill_hint_placeholder("GATE", &resource.text),
+            "rule" => result.fill_hint_placeholder("RULE", &resource.text),
+            "key" => result.fill_hint_placeholder("NAME", &resource.text),
+            _ => result,
+        })
     }
 
     /// Returns up to `limit` items of a list.
@@ -96,9 +104,9 @@ impl Client {
 
     /// Submits a task. The task is on disk when this function returns. Prints a note if the task
     /// was added to an existing run because the lane is busy.
-    pub(crate) async fn submit_task(&self, task: NewTask) -> anyhow::Result<RunId> {
-        let agent = task.body.agent.clone().unwrap_or_default();
-        let request = SUBMIT_RUN.at(()).body(&task.body).idempotency_key(task.idempotency_key);
+    pub(crate) async fn submit_task(&self, task: Task) -> anyhow::Result<RunId> {
+        let agent = task.agent.clone().unwrap_or_default();
+        let request = SUBMIT_RUN.at(()).body(&task).idempotency_key(task.idempotency_key);
         let run = self.send(request).await.fill_hint_placeholder("AGENT", agent)?;
         print_note_if_task_added(&run);
         Ok(run.id)
@@ -190,24 +198,17 @@ impl Client {
     }
 }
 
-/// Replaces the placeholder for a resource in the hints of a failed result, such as `RUN`.
-fn fill_hint_with_resource<T>(
-    result: anyhow::Result<T>,
-    resource: &PathValue,
-) -> anyhow::Result<T> {
-    let placeholder = match resource.noun {
-        "run" => "RUN",
-        "gate" => "GATE",
-        "rule" => "RULE",
-        "key" => "NAME",
-        _ => return result,
-    };
-    result.fill_hint_placeholder(placeholder, &resource.text)
-}
-
-/// A task to submit, with its idempotency key.
+/// The API on a store that this process has opened, called without a socket, for the person who runs
+/// the command.
 #[derive(Debug)]
-pub(crate) struct NewTask {
-    pub(crate) body: NewRunBody,
-    pub(crate) idempotency_key: Option<String>,
+struct StoreApi(InProcessApi);
+
+impl InProcess for StoreApi {
+    fn call(&self, request: reqwest::Request) -> BoxFuture<'_, Result<reqwest::Response, Problem>> {
+        let invalid = |error: reqwest::Error| Problem::new("internal", error.to_string());
+        Box::pin(async move {
+            let response = self.0.call(request.try_into().map_err(invalid)?).await?;
+            Ok(response.map(|body| reqwest::Body::wrap_stream(body.into_data_stream())).into())
+        })
+    }
 }

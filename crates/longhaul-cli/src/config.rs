@@ -65,7 +65,7 @@ impl ShowConfigCommand {
         for note in secrets::unredactable_secret_warnings(&config) {
             output::eprint_line(&format!("note: {note}"));
         }
-        let lines = setting_names_values_and_origins(&config);
+        let lines = shown_settings(&config);
         if self.json {
             let pairs = lines.into_iter().map(|(path, value, origin)| {
                 let value =
@@ -92,9 +92,7 @@ impl ShowConfigCommand {
 
 /// Returns the name (such as `store.url`), value and origin of every setting, including the store's
 /// URL.
-fn setting_names_values_and_origins(
-    config: &LoadedConfig,
-) -> Vec<(String, serde_json::Value, String)> {
+fn shown_settings(config: &LoadedConfig) -> Vec<(String, serde_json::Value, String)> {
     let mut lines: Vec<_> = config
         .settings
         .iter()
@@ -104,7 +102,7 @@ fn setting_names_values_and_origins(
         })
         .collect();
     if !config.settings.contains_key("store.url") {
-        let value = SettingValue::Text(display_store_url(config)).redacted_json();
+        let value = SettingValue::Json(display_store_url(config).into()).redacted_json();
         lines.push(("store.url".to_owned(), value, "default".to_owned()));
         lines.sort_by(|a, b| a.0.cmp(&b.0));
     }

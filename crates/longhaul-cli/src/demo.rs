@@ -9,9 +9,9 @@ use longhaul::project::open_runtime;
 use longhaul_engine::Task;
 use longhaul_store::OpenMode;
 
-use crate::caller_name::caller_name;
 use crate::demo::project::DemoProject;
 use crate::demo::session::DemoSession;
+use crate::environment::caller_name;
 use crate::exit::Exit;
 use crate::store_access::store_open_options;
 use crate::{environment, output, runtime};

@@ -34,6 +34,14 @@ pub(crate) fn current_process_env() -> anyhow::Result<ProcessEnv> {
     Ok(longhaul_project::process::process_env_in_folder(cwd))
 }
 
+/// Returns the name of the person who runs this command, as shown in journals, such as `cli:anna`. The
+/// name is not authenticated: every user who can write the store can use any name.
+pub(crate) fn caller_name() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_default();
+    let sanitized: String = user.chars().filter(|c| !c.is_control()).take(64).collect();
+    if sanitized.is_empty() { "cli".to_owned() } else { format!("cli:{sanitized}") }
+}
+
 /// Adds the variables of the project's `.env` that are not set in the environment.
 pub(crate) fn add_dotenv_variables(mut process_env: ProcessEnv) -> anyhow::Result<ProcessEnv> {
     let root = load_config_quietly(&process_env)?.root;

@@ -71,16 +71,12 @@ impl CliError {
             let source = problem.source().and_then(Self::from_cause_with_hints);
             return Some(source.unwrap_or_else(|| from_api_problem(problem)));
         }
-        let setting_hint = ("see what is set", "longhaul config show --origin");
-        if let Some(error) = error.downcast_ref::<AssembleError>() {
-            return Some(Self::usage_error(error.to_string()).with_hints(&[setting_hint]));
+        if let Some(longhaul::Error::Store(error)) = error.downcast_ref() {
+            return Some(from_store_error(error));
         }
-        if let Some(error) = error.downcast_ref::<longhaul::Error>() {
-            return Some(if let longhaul::Error::Store(error) = error {
-                from_store_error(error)
-            } else {
-                Self::usage_error(error.to_string()).with_hints(&[setting_hint])
-            });
+        if error.is::<AssembleError>() || error.is::<longhaul::Error>() {
+            let hint = ("see what is set", "longhaul config show --origin");
+            return Some(Self::usage_error(error.to_string()).with_hints(&[hint]));
         }
         let error = error.downcast_ref::<EngineError>()?;
         let problem = Problem::new(error.code(), error.to_string());
@@ -206,11 +202,13 @@ fn add_hints_to_already_driven_error(failure: CliError, holder: &str) -> CliErro
     }
 }
 
-/// Returns the error for a system clock before 1970.
-pub(crate) fn clock_before_1970_error() -> CliError {
-    let message = "the system clock is before 1970, and times before 1970 can't \
-                   be stored";
-    CliError::usage_error(message).with_hint("set the clock", "timedatectl set-ntp true")
+/// Returns an error with a hint: a description and the command that helps.
+pub(crate) fn fail<T>(
+    text: impl Into<String>,
+    label: &str,
+    command: impl Into<String>,
+) -> anyhow::Result<T> {
+    Err(CliError::usage_error(text).with_hint(label, command).into())
 }
 
 /// Converts an error about the file with this machine's local API key, and adds a hint.
@@ -223,54 +221,59 @@ pub(crate) fn from_local_key_error(error: &PrivateFileError, key_file: &Path) ->
 /// Converts a problem (code, message and hint) from the engine or a server into an error of this
 /// program.
 fn from_api_problem(problem: &Problem) -> CliError {
-    let code = problem.code.as_str();
-    let failure =
-        CliError::usage_error(&problem.detail).with_exit_code(exit_for_problem_code(code));
-    let failure = match &problem.suggestion {
-        Some(suggestion) if code == "agent_not_found" => {
-            failure.with_hint("did you mean", format!("longhaul run {suggestion} ..."))
-        }
-        Some(suggestion) if code == "chain_not_found" => {
-            failure.with_hint("did you mean", format!("longhaul run --chain {suggestion} ..."))
-        }
-        Some(suggestion) if code == "cap_not_found" => {
-            failure.with_hint("did you mean", format!("longhaul spend raise {suggestion} ..."))
-        }
-        Some(_) | None => failure,
+    let exit = exit_for_problem_code(&problem.code);
+    let failure = CliError::usage_error(&problem.detail).with_exit_code(exit);
+    let Some(hints) = hints_for_problem_code(&problem.code) else {
+        return match problem.hint.as_str() {
+            "" => failure,
+            hint => failure.with_hint(hint, ""),
+        };
     };
-    match hints_for_problem_code(code) {
-        Some(hints) if code == "forbidden" => {
-            let role = required_role_from_message(&problem.detail);
-            let command = format!("longhaul keys new NAME --role {role}");
-            let label = "create a key with that role on the server's machine";
-            failure.with_hint(label, command).with_hints(hints)
-        }
-        Some(hints) => failure.with_hints(hints),
-        None if problem.hint.is_empty() => failure,
-        None => failure.with_hint(&problem.hint, ""),
-    }
+    let role = required_role(&problem.detail);
+    let suggestion = problem.suggestion.as_deref();
+    let hints =
+        hints.iter().filter(|(_, command)| suggestion.is_some() || !command.contains("SUGGESTION"));
+    hints.fold(failure, |failure, (label, command)| {
+        let command = command.replace("SUGGESTION", suggestion.unwrap_or_default());
+        failure.with_hint(label, command.replace("ROLE", role))
+    })
 }
 
 /// Returns the role that the caller of a request needs, taken from the server's message that the
-/// caller does not have it.
-fn required_role_from_message(detail: &str) -> &'static str {
+/// caller does not have it. If the message names none, an operator is assumed.
+fn required_role(detail: &str) -> &'static str {
     let is_needed = |role: &&Role| detail.contains(&format!("needs the role {},", role.as_str()));
-    let roles = [Role::Viewer, Role::Operator, Role::Approver, Role::Admin];
-    roles.iter().find(is_needed).map_or("ROLE", |role| role.as_str())
+    Role::ALL.iter().find(is_needed).unwrap_or(&Role::Operator).as_str()
 }
+
+/// Codes of problems whose message is enough.
+const CODES_WITHOUT_HINTS: &str = "self_approval contention lane_full busy draining timeout \
+    rate_limited request_in_progress too_long empty invalid_task invalid_schedule invalid_script \
+    steer_settled steer_not_found invalid_state call_not_running";
+
+/// Codes of problems after which the command can be repeated safely.
+const BUSY_CODES: &str = "steers_full unreachable response_lost contention lane_full lane_busy \
+    over_cap busy draining timeout rate_limited request_in_progress";
 
 /// Returns the hints for an error code. `None` means that this program does not know the code.
 fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'static str)]> {
-    const SHOW_KEY: (&str, &str) = ("and use it", "LONGHAUL_KEY=lh_... longhaul ...");
-    const NEW_KEY: &str = "create a key on the server's machine";
     Some(match code {
         "run_not_found" => &[("all runs", "longhaul ls --all")],
         "gate_not_found" => &[("what waits for an answer", "longhaul gates")],
         "batch_not_found" => &[("submit one", "longhaul batch submit FILE.jsonl")],
-        "over_cap" | "cap_not_found" | "invalid_raise" => &[("see the caps", "longhaul spend")],
+        "over_cap" | "invalid_raise" => &[("see the caps", "longhaul spend")],
         "lane_busy" => &[("see the lanes", "longhaul lanes")],
-        "agent_not_found" => &[("all agents", "longhaul agents")],
-        "chain_not_found" => &[("all chains", "longhaul chains")],
+        "agent_not_found" => {
+            &[("did you mean", "longhaul run SUGGESTION ..."), ("all agents", "longhaul agents")]
+        }
+        "chain_not_found" => &[
+            ("did you mean", "longhaul run --chain SUGGESTION ..."),
+            ("all chains", "longhaul chains"),
+        ],
+        "cap_not_found" => &[
+            ("did you mean", "longhaul spend raise SUGGESTION ..."),
+            ("see the caps", "longhaul spend"),
+        ],
         "key_not_found" => &[("all keys", "longhaul keys ls")],
         "schedule_not_found" => &[("all schedules", "longhaul schedules")],
         "schedule_exists" => &[("remove that schedule first", "longhaul schedules rm NAME")],
@@ -299,8 +302,10 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
             &[("see its status", "longhaul why RUN")]
         }
         "steers_full" => &[("see the messages", "longhaul steer RUN --status")],
-        "unauthorized" => &[(NEW_KEY, "longhaul keys new NAME --role operator"), SHOW_KEY],
-        "forbidden" => &[SHOW_KEY],
+        "unauthorized" | "forbidden" => &[
+            ("create a key on the server's machine", "longhaul keys new NAME --role ROLE"),
+            ("and use it", "LONGHAUL_KEY=lh_... longhaul ..."),
+        ],
         "unreachable" => &[
             ("start the server where the store is", "longhaul serve"),
             ("or use the store of this folder", "LONGHAUL_URL= longhaul ..."),
@@ -309,23 +314,7 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
         "unexpected_response" => &[("see what answers there", "curl -i $LONGHAUL_URL/version")],
         "wrong_host" => &[("add it in the server's longhaul.toml", "[server] hosts = [\"HOST\"]")],
         // The message is enough; a server's hint is for API clients.
-        "self_approval"
-        | "contention"
-        | "lane_full"
-        | "busy"
-        | "draining"
-        | "timeout"
-        | "rate_limited"
-        | "request_in_progress"
-        | "too_long"
-        | "empty"
-        | "invalid_task"
-        | "invalid_schedule"
-        | "invalid_script"
-        | "steer_settled"
-        | "steer_not_found"
-        | "invalid_state"
-        | "call_not_running" => &[],
+        code if CODES_WITHOUT_HINTS.split(' ').any(|known| known == code) => &[],
         _ => return None,
     })
 }
@@ -334,18 +323,7 @@ fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'stati
 fn exit_for_problem_code(code: &str) -> Exit {
     match code {
         "self_approval" | "unauthorized" | "forbidden" | "wrong_host" => Exit::NotAllowed,
-        "steers_full"
-        | "unreachable"
-        | "response_lost"
-        | "contention"
-        | "lane_full"
-        | "lane_busy"
-        | "over_cap"
-        | "busy"
-        | "draining"
-        | "timeout"
-        | "rate_limited"
-        | "request_in_progress" => Exit::Busy,
+        code if BUSY_CODES.split(' ').any(|busy| busy == code) => Exit::Busy,
         _ => Exit::Usage,
     }
 }
@@ -361,9 +339,9 @@ mod tests {
         let detail =
             |role| format!("this request needs the role {role}, but your key has the role viewer");
         for role in ["operator", "approver", "admin"] {
-            assert_eq!(required_role_from_message(&detail(role)), role);
+            assert_eq!(required_role(&detail(role)), role);
         }
-        assert_eq!(required_role_from_message("authentication required"), "ROLE");
+        assert_eq!(required_role("authentication required"), "operator");
     }
 
     #[test]

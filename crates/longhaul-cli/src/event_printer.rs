@@ -49,65 +49,54 @@ impl EventPrinter {
         Some(format!("{}  {label:<9} {text}", format_time_of_day(entry.at)))
     }
 
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "events about neither turns nor calls are described elsewhere"
-    )]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events are described elsewhere")]
     fn event_label_and_text(&mut self, entry: &JournalEntry) -> Option<(String, String)> {
-        let labeled = |label: &str, text: String| Some((label.to_owned(), text));
-        match &entry.event {
-            Event::TurnCompleted(completed) => Some(self.turn_label_and_text(completed)),
+        let tool = |call| self.tool_name(call);
+        let (label, text) = match &entry.event {
+            Event::TurnCompleted(completed) => return Some(self.turn_label_and_text(completed)),
             Event::TurnFailed(failed) => {
-                Some((format!("turn {}", failed.turn), turn_failure_text(failed)?))
+                return Some((format!("turn {}", failed.turn), turn_failure_text(failed)?));
             }
             Event::TurnInterrupted(interrupted) => {
-                Some((format!("turn {}", interrupted.turn), "interrupted by a message".into()))
+                let label = format!("turn {}", interrupted.turn);
+                return Some((label, "interrupted by a message".to_owned()));
             }
-            Event::RunOverdue(overdue) => labeled(
-                "overdue",
-                format!(
-                    "longer than its soft timeout of {}",
-                    format_duration(overdue.soft_timeout)
-                ),
-            ),
-            Event::RunTimedOut(timed_out) => labeled(
-                "timed out",
-                format!(
-                    "stopped at its hard timeout of {}",
-                    format_duration(timed_out.hard_timeout)
-                ),
-            ),
-            Event::ToolCompleted(ended) => labeled(
-                "",
-                format!("  {}: {}", self.tool_name(ended.call), tool_result_text(ended)),
-            ),
-            Event::ToolFailed(ended) => labeled(
-                "",
-                format!("  {} failed: {}", self.tool_name(ended.call), tool_result_text(ended)),
-            ),
+            Event::RunOverdue(overdue) => {
+                let timeout = format_duration(overdue.soft_timeout);
+                ("overdue", format!("longer than its soft timeout of {timeout}"))
+            }
+            Event::RunTimedOut(timed_out) => {
+                let timeout = format_duration(timed_out.hard_timeout);
+                ("timed out", format!("stopped at its hard timeout of {timeout}"))
+            }
+            Event::ToolCompleted(ended) => {
+                ("", format!("  {}: {}", tool(ended.call), tool_result_text(ended)))
+            }
+            Event::ToolFailed(ended) => {
+                ("", format!("  {} failed: {}", tool(ended.call), tool_result_text(ended)))
+            }
             Event::ToolPending(pending) => {
-                let message = pending.message.as_deref()?;
-                let tool = self.tool_name(pending.call);
-                labeled("", format!("  {tool}: {}", first_line(message)))
+                let message = first_line(pending.message.as_deref()?);
+                ("", format!("  {}: {message}", tool(pending.call)))
             }
-            Event::ToolInterrupted(ended) => {
-                labeled("", format!("  {} was stopped", self.tool_name(ended.call)))
+            Event::ToolInterrupted(ended) => ("", format!("  {} was stopped", tool(ended.call))),
+            Event::ToolInDoubt(doubt) => {
+                let reason = doubt.reason.as_deref().map(first_line);
+                let reason = reason.map(|reason| format!(" ({})", reason.trim_end_matches('.')));
+                let (tool, reason) = (tool(doubt.call), reason.unwrap_or_default());
+                let text = "was started and its outcome is unknown";
+                ("in doubt", format!("{tool} {text}{reason}; it is not repeated"))
             }
-            Event::ToolInDoubt(doubt) => labeled(
-                "in doubt",
-                format!(
-                    "{} was started and its outcome is unknown{}; it is not repeated",
-                    self.tool_name(doubt.call),
-                    in_doubt_reason_suffix(doubt.reason.as_deref())
-                ),
-            ),
-            Event::ToolKeyTaken(taken) => labeled("", self.duplicate_effect_key_text(taken)),
-            Event::ToolSurfaced(surfaced) => labeled(
-                "",
-                format!("  the result of {} arrived late", self.tool_name(surfaced.call)),
-            ),
-            _ => run_event_label_and_text(entry),
-        }
+            Event::ToolKeyTaken(taken) => ("", self.duplicate_effect_key_text(taken)),
+            Event::ToolSurfaced(surfaced) => {
+                ("", format!("  the result of {} arrived late", tool(surfaced.call)))
+            }
+            _ => {
+                let (label, text) = run_event_label_and_text(entry)?;
+                (label, text)
+            }
+        };
+        Some((label.to_owned(), text))
     }
 
     fn turn_label_and_text(&mut self, completed: &TurnCompleted) -> (String, String) {
@@ -153,14 +142,13 @@ impl EventPrinter {
 /// Returns the label and the text for an event about neither a turn nor a tool call. `None` means
 /// that the event is not relevant for people.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events are not relevant for people")]
-fn run_event_label_and_text(entry: &JournalEntry) -> Option<(String, String)> {
-    let labeled = |label: &str, text: String| Some((label.to_owned(), text));
-    match &entry.event {
-        Event::GateRaised(raised) => labeled("asks", first_line(&raised.gate.ask)),
-        Event::GateVoted(answer) => labeled("voted", gate_answer_text(answer)),
-        Event::GateAnswered(answer) => labeled("answered", gate_answer_text(answer)),
-        Event::GateExpired(_) => labeled("expired", "nobody answered in time".into()),
-        Event::RuleUsed(used) => labeled(
+fn run_event_label_and_text(entry: &JournalEntry) -> Option<(&'static str, String)> {
+    Some(match &entry.event {
+        Event::GateRaised(raised) => ("asks", first_line(&raised.gate.ask)),
+        Event::GateVoted(answer) => ("voted", gate_answer_text(answer)),
+        Event::GateAnswered(answer) => ("answered", gate_answer_text(answer)),
+        Event::GateExpired(_) => ("expired", "nobody answered in time".into()),
+        Event::RuleUsed(used) => (
             "rule",
             format!(
                 "{} allowed by the remembered approval {} ({}, {})",
@@ -171,48 +159,40 @@ fn run_event_label_and_text(entry: &JournalEntry) -> Option<(String, String)> {
             ),
         ),
         Event::RuleRevoked(revoked) => {
-            labeled("rule", format!("{} revoked by {}", revoked.rule, revoked.by))
+            ("rule", format!("{} revoked by {}", revoked.rule, revoked.by))
         }
-        Event::RunWaiting(waiting) => {
-            wait_reason_text(&waiting.wait, entry.at).map(|text| ("waiting".to_owned(), text))
-        }
-        Event::RunBlocked(blocked) => labeled("blocked", first_line(&blocked.reason)),
+        Event::RunWaiting(waiting) => ("waiting", wait_reason_text(&waiting.wait, entry.at)?),
+        Event::RunBlocked(blocked) => ("blocked", first_line(&blocked.reason)),
         Event::RunRecovered(_) => {
-            labeled("resumed", "recovered from its last event after its worker died".into())
+            ("resumed", "recovered from its last event after its worker died".into())
         }
-        Event::RunPaused(action) => labeled("paused", format!("by {}", action.by)),
-        Event::RunResumed(action) => labeled("resumed", format!("by {}", action.by)),
-        Event::RunCancelRequested(action) => labeled("cancel", format!("by {}", action.by)),
-        Event::RunRetryScheduled(retry) => labeled(
-            "retry",
-            format!("attempt {} starts in {}", retry.attempt, format_delay(retry.delay)),
-        ),
+        Event::RunPaused(action) => ("paused", format!("by {}", action.by)),
+        Event::RunResumed(action) => ("resumed", format!("by {}", action.by)),
+        Event::RunCancelRequested(action) => ("cancel", format!("by {}", action.by)),
+        Event::RunRetryScheduled(retry) => {
+            ("retry", format!("attempt {} starts in {}", retry.attempt, format_delay(retry.delay)))
+        }
         Event::SteerQueued(steer) => {
-            labeled("message", format!("{}: {}", steer.by, first_line(&steer.text)))
+            ("message", format!("{}: {}", steer.by, first_line(&steer.text)))
         }
-        Event::SteerDelivered(_) => labeled("message", "read by the model".into()),
-        Event::SteerDropped(dropped) => labeled("message", format!("not read: {}", dropped.reason)),
-        Event::BudgetWarned(_) => {
-            labeled("budget", "almost used up; the agent is told to finish".into())
-        }
-        Event::BudgetReached(_) => labeled("budget", "used up".into()),
+        Event::SteerDelivered(_) => ("message", "read by the model".into()),
+        Event::SteerDropped(dropped) => ("message", format!("not read: {}", dropped.reason)),
+        Event::BudgetWarned(_) => ("budget", "almost used up; the agent is told to finish".into()),
+        Event::BudgetReached(_) => ("budget", "used up".into()),
         Event::ChildStarted(_) | Event::ChildEnded(_) | Event::OutcomeGraded(_) => {
-            child_event_label_and_text(&entry.event)
+            return child_event_label_and_text(&entry.event);
         }
         Event::MemoryCompacted(_) => {
-            labeled("memory", "the older part of the conversation was summarised".into())
+            ("memory", "the older part of the conversation was summarised".into())
         }
-        Event::ProgressReported(progress) => labeled(
-            "progress",
-            format!("{} %  {}", progress.percent, first_line(&progress.message)),
-        ),
-        Event::RunCompleted(completed) => labeled("done", first_line(&completed.output.text)),
-        Event::RunFailed(failed) => {
-            labeled("failed", indent_following_lines(&failed.error.message))
+        Event::ProgressReported(progress) => {
+            ("progress", format!("{} %  {}", progress.percent, first_line(&progress.message)))
         }
-        Event::RunCancelled(cancelled) => labeled("cancelled", first_line(&cancelled.reason)),
-        _ => None,
-    }
+        Event::RunCompleted(completed) => ("done", first_line(&completed.output.text)),
+        Event::RunFailed(failed) => ("failed", indent_following_lines(&failed.error.message)),
+        Event::RunCancelled(cancelled) => ("cancelled", first_line(&cancelled.reason)),
+        _ => return None,
+    })
 }
 
 /// Describes why a turn failed. `None` means that the turn was stopped on request.
@@ -235,31 +215,21 @@ fn turn_failure_text(failed: &TurnFailed) -> Option<String> {
 /// Returns the label and the text for an event about a child run or about the grading of the run's
 /// result. `None` for every other event.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other events are described elsewhere")]
-fn child_event_label_and_text(event: &Event) -> Option<(String, String)> {
-    let labeled = |label: &str, text: String| Some((label.to_owned(), text));
-    match event {
-        Event::ChildStarted(started) => {
-            let ChildStarted { child, agent, call, .. } = started;
-            match call {
-                Some(_) => labeled("child", format!("{child} of agent {agent} started")),
-                None => labeled("outcome", format!("{child} grades the result")),
-            }
+fn child_event_label_and_text(event: &Event) -> Option<(&'static str, String)> {
+    Some(match event {
+        Event::ChildStarted(ChildStarted { child, agent, call: Some(_), .. }) => {
+            ("child", format!("{child} of agent {agent} started"))
         }
-        Event::OutcomeGraded(graded) => labeled(
-            "outcome",
-            format!(
-                "round {}: {}: {}",
-                graded.round,
-                verdict_text(graded.verdict),
-                first_line(&graded.note)
-            ),
-        ),
+        Event::ChildStarted(started) => ("outcome", format!("{} grades the result", started.child)),
+        Event::OutcomeGraded(graded) => {
+            let (verdict, note) = (verdict_text(graded.verdict), first_line(&graded.note));
+            ("outcome", format!("round {}: {verdict}: {note}", graded.round))
+        }
         Event::ChildEnded(ended) => {
-            let status = ended.outcome.status().as_str();
-            labeled("child", format!("{} {status}", ended.child))
+            ("child", format!("{} {}", ended.child, ended.outcome.status().as_str()))
         }
-        _ => None,
-    }
+        _ => return None,
+    })
 }
 
 /// Returns the text that is printed for the verdict of a grading run about the result of a run.
@@ -318,13 +288,6 @@ fn format_delay(delay: Millis) -> String {
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     sanitize::truncate(&sanitize::sanitize_line(line), LINE_CHARS_MAX)
-}
-
-/// Returns the reason why the outcome of a call is unknown, in parentheses, or an empty text if the
-/// journal has no reason.
-fn in_doubt_reason_suffix(reason: Option<&str>) -> String {
-    let reason = reason.map(|reason| format!(" ({})", first_line(reason).trim_end_matches('.')));
-    reason.unwrap_or_default()
 }
 
 /// Formats a text of several lines, such as a diff, with the lines after the first indented.

@@ -14,13 +14,15 @@ use longhaul_core::id::{RunId, Seq};
 use longhaul_core::policy::gate::{GateStatus, has_submit_again_tag};
 use longhaul_core::status::Status;
 use longhaul_core::wait::{WaitEnd, WaitKind};
+use longhaul_run::explain::StateExplanation;
 
 use crate::client::Client;
 use crate::event_printer::EventPrinter;
+use crate::exit::Exit;
 use crate::gate_card::will_chain_auto_approve;
 use crate::output;
 use crate::prompt::{PromptInput, TerminalPrompt};
-use crate::status_label::status_label;
+use crate::run_status::StatusLabel;
 use crate::style::TextTone;
 
 /// Number of characters of a child run's id that are printed before its events.
@@ -58,16 +60,19 @@ pub(crate) enum FinalOutputFormat {
     Nothing,
 }
 
-/// Why a follower stopped following the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RunFollowOutcome {
+/// Why a command stopped following a run.
+#[derive(Debug)]
+pub(crate) enum FollowEnd {
     Ended,
     /// The run waits for a person, but nobody at this terminal can be asked, or no answer can help.
     NeedsPerson,
     /// The run has a result and stays open for messages, but nobody at this terminal sends one.
     OpenForMessages,
-    /// The user detached from the run, which continues.
-    Detached,
+    /// No worker will start the run, for this reason.
+    NotStarted(StateExplanation),
+    /// The run continues: the user detached, or the timeout has passed. The command ends with this
+    /// exit code.
+    Detached(Exit),
 }
 
 /// Follows the events of one run and of its child runs, and prompts the person at the terminal.
@@ -128,7 +133,7 @@ impl<'a> RunFollower<'a> {
         // Events up to `after` are not read, so the run's status tells whether it waits for a
         // person.
         let view = client.get_run(run).await?;
-        let label = status_label(view.status, view.reason.as_deref());
+        let label = StatusLabel::new(view.status, view.reason.as_deref());
         stream.needs_person = after > Seq::START
             && (label.tone == TextTone::NeedsPerson
                 || is_open_for_messages(&view)
@@ -149,7 +154,7 @@ impl<'a> RunFollower<'a> {
     }
 
     /// Follows the run until it ends, needs a person or the user detaches.
-    pub(crate) async fn follow(&mut self) -> anyhow::Result<RunFollowOutcome> {
+    pub(crate) async fn follow(&mut self) -> anyhow::Result<FollowEnd> {
         loop {
             // A wait in the middle of the journal is over. Only a wait at its end counts, however
             // many pages the journal has.
@@ -164,13 +169,13 @@ impl<'a> RunFollower<'a> {
                 (index, batch) = next_entries(&mut self.streams) => match batch? {
                     None if self.streams[index].run == self.run => match self.next_step.take() {
                         Some(step) => self.follow_next_chain_step(index, step).await?,
-                        None => return Ok(RunFollowOutcome::Ended),
+                        None => return Ok(FollowEnd::Ended),
                     },
                     None => self.remove_ended_stream(index),
                     Some(entries) => self.print_and_track_entries(index, &entries).await?,
                 },
                 input = self.prompt.next_input_if_asked(is_person_needed) => match input {
-                    PromptInput::Detach => return Ok(RunFollowOutcome::Detached),
+                    PromptInput::Detach => return Ok(FollowEnd::Detached(Exit::Interrupted)),
                     PromptInput::Empty => {}
                     PromptInput::Unknown => self.prompt.print_commands(),
                     input @ (PromptInput::Approve(_)
@@ -193,13 +198,8 @@ impl<'a> RunFollower<'a> {
         (self.run, self.asked_run) = (step, step);
         if !self.options.silent && !self.options.as_json {
             let view = self.client.get_run(step).await?;
-            let step_note =
-                view.chain.map(|chain| format!("  step {} of {}", chain.step, chain.of));
-            output::eprint_line(&format!(
-                "{step}  {}{}",
-                view.agent,
-                step_note.unwrap_or_default()
-            ));
+            let note = view.chain.map(|chain| format!("  step {} of {}", chain.step, chain.of));
+            output::eprint_line(&format!("{step}  {}{}", view.agent, note.unwrap_or_default()));
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl<'a> RunFollower<'a> {
     async fn ask_person_or_stop_following(
         &mut self,
         view: &RunView,
-    ) -> anyhow::Result<Option<RunFollowOutcome>> {
+    ) -> anyhow::Result<Option<FollowEnd>> {
         self.asked_run = view.id;
         let gates = self.client.list_open_gates(view.id).await?;
         // A gate whose deadline has passed is closed without a person, and the run continues.
@@ -242,8 +242,8 @@ impl<'a> RunFollower<'a> {
                 return Ok(None);
             }
             return Ok(Some(match is_session {
-                true => RunFollowOutcome::OpenForMessages,
-                false => RunFollowOutcome::NeedsPerson,
+                true => FollowEnd::OpenForMessages,
+                false => FollowEnd::NeedsPerson,
             }));
         }
         if self.prompt.is_interactive() && is_session {
@@ -317,33 +317,30 @@ impl<'a> RunFollower<'a> {
             stream.needs_person =
                 needs_person_if_changed(&entry.event, self.options, !self.prompt.is_interactive())
                     .unwrap_or(stream.needs_person);
-            if let Event::ChildStarted(started) = &entry.event {
-                children.push(started.child);
-            }
-            if let Event::ChainStepStarted(started) = &entry.event
-                && stream.run == self.run
-            {
-                self.next_step = Some(started.run);
-            }
-            if let Event::ChildEnded(ended) = &entry.event {
-                ended_children.push(ended.child);
+            #[expect(clippy::wildcard_enum_match_arm, reason = "other events start no run")]
+            match &entry.event {
+                Event::ChildStarted(started) => children.push(started.child),
+                Event::ChainStepStarted(started) if run == self.run => {
+                    self.next_step = Some(started.run);
+                }
+                Event::ChildEnded(ended) => ended_children.push(ended.child),
+                _ => {}
             }
             if self.options.as_json {
                 output::print_json(&entry.to_envelope()?)?;
             } else if !self.options.silent
                 && let Some(line) = stream.printer.format_event_line(entry)
             {
-                output::eprint_line(&match stream.run == self.run {
+                output::eprint_line(&match run == self.run {
                     true => line,
-                    false => format!("{}  {line}", short_run_id(stream.run)),
+                    false => format!("{}  {line}", short_run_id(run)),
                 });
             }
         }
         for child in children {
             // The journal of a child that ended long ago may be deleted.
-            if let Ok(stream) =
-                FollowedEventStream::open_events_after(self.client, child, Seq::START).await
-            {
+            let stream = FollowedEventStream::open_events_after(self.client, child, Seq::START);
+            if let Ok(stream) = stream.await {
                 self.streams.push(FollowedEventStream { parent: Some(run), ..stream });
             }
         }

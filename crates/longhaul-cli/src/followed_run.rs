@@ -12,13 +12,26 @@ use longhaul_run::explain::StateExplanation;
 use crate::client::Client;
 use crate::event_printer::format_time_of_day;
 use crate::exit::Exit;
-use crate::follow::{FinalOutputFormat, RunFollowOptions, RunFollowOutcome, RunFollower};
-use crate::interrupts::InterruptListener;
+use crate::follow::{FinalOutputFormat, FollowEnd, RunFollowOptions, RunFollower};
 use crate::local_driver::LocalDriver;
-use crate::{ephemeral, output};
+use crate::output;
+use crate::runtime::InterruptListener;
 
 /// Interval between checks whether a worker will start a queued run.
 const QUEUE_CHECK_INTERVAL: Millis = Millis::from_secs(1);
+
+/// Message printed when an ephemeral run is stopped before its end.
+const STOPPED_MESSAGE: &str =
+    "stopped: an ephemeral run ends with its command, and nothing is stored";
+
+/// Returns the error message for an ephemeral run (one that stores nothing) that would have to
+/// wait. `wait_reason` says why it would have to wait.
+fn ephemeral_wait_error_message(wait_reason: &str) -> String {
+    format!(
+        "{wait_reason} An ephemeral run can't wait, because nothing is stored: run it on a \
+         terminal, or without --ephemeral"
+    )
+}
 
 /// A run that this command follows, and whether and how this process drives (executes) it.
 pub(crate) struct FollowedRun<'a> {
@@ -45,34 +58,6 @@ fn register_slow_mcp_server_printer(runtime: &ProjectRuntime, options: RunFollow
     });
 }
 
-/// Why this command stopped following the run.
-enum FollowEndReason {
-    Followed(RunFollowOutcome),
-    /// No worker will start the run, for this reason.
-    NotStarted(StateExplanation),
-    TimedOut,
-    Interrupted,
-}
-
-impl FollowEndReason {
-    /// Returns the exit code if this command stopped following a run that continues. `None` in all
-    /// other cases.
-    const fn detached_exit(&self) -> Option<Exit> {
-        match self {
-            Self::TimedOut => Some(Exit::TimedOut),
-            Self::Interrupted | Self::Followed(RunFollowOutcome::Detached) => {
-                Some(Exit::Interrupted)
-            }
-            Self::Followed(
-                RunFollowOutcome::Ended
-                | RunFollowOutcome::NeedsPerson
-                | RunFollowOutcome::OpenForMessages,
-            )
-            | Self::NotStarted(_) => None,
-        }
-    }
-}
-
 impl FollowedRun<'_> {
     /// Follows the run, drives it if necessary, and returns the exit code.
     pub(crate) async fn follow_to_end(
@@ -90,7 +75,7 @@ impl FollowedRun<'_> {
         let mut follower = RunFollower::new(self.client, self.run, self.after, options).await?;
         let end = self.follow_and_drive(&mut follower, driver.as_mut(), &mut interrupts).await;
         // The result is printed before the worker stops, because stopping may wait for other runs.
-        let has_ended = matches!(end, Ok(FollowEndReason::Followed(RunFollowOutcome::Ended)));
+        let has_ended = matches!(end, Ok(FollowEnd::Ended));
         if has_ended {
             self.print_final_output(&follower).await?;
         }
@@ -101,14 +86,13 @@ impl FollowedRun<'_> {
         }
         let end = end?;
         if !has_ended {
-            let print_result = self.print_final_output(&follower).await;
             // When detaching, an unreachable server is only reported.
-            match (print_result, end.detached_exit()) {
-                (Err(error), Some(exit)) => {
+            match (self.print_final_output(&follower).await, &end) {
+                (Err(error), FollowEnd::Detached(exit)) => {
                     output::print_error(&error);
-                    return Ok(exit);
+                    return Ok(*exit);
                 }
-                (result, _) => result?,
+                (printed, _) => printed?,
             }
         }
         self.report_follow_end(end, follower.run, options).await
@@ -121,7 +105,7 @@ impl FollowedRun<'_> {
         follower: &mut RunFollower<'_>,
         mut driver: Option<&mut LocalDriver<'_>>,
         interrupts: &mut InterruptListener,
-    ) -> anyhow::Result<FollowEndReason> {
+    ) -> anyhow::Result<FollowEnd> {
         let options = follower.options;
         let mut is_reason_printed = false;
         loop {
@@ -129,10 +113,10 @@ impl FollowedRun<'_> {
             let end = tokio::select! {
                 biased;
                 end = self.wait_for_follow_end(follower, driver.as_deref_mut()) => end?,
-                () = interrupts.next_signal() => FollowEndReason::Interrupted,
-                explanation = not_started => FollowEndReason::NotStarted(explanation?),
+                () = interrupts.next_signal() => FollowEnd::Detached(Exit::Interrupted),
+                explanation = not_started => FollowEnd::NotStarted(explanation?),
             };
-            let FollowEndReason::NotStarted(explanation) = &end else { return Ok(end) };
+            let FollowEnd::NotStarted(explanation) = &end else { return Ok(end) };
             if self.executes_runs_of_store()
                 || options.stop_at_person && self.waits_for_effect_key().await?
             {
@@ -178,7 +162,7 @@ impl FollowedRun<'_> {
     /// Prints why following the run ended, and returns the exit code.
     async fn report_follow_end(
         &self,
-        end: FollowEndReason,
+        end: FollowEnd,
         run: RunId,
         options: RunFollowOptions,
     ) -> anyhow::Result<Exit> {
@@ -189,49 +173,33 @@ impl FollowedRun<'_> {
             }
         };
         Ok(match end {
-            FollowEndReason::Followed(RunFollowOutcome::Ended) => Exit::from_run(&view),
-            FollowEndReason::NotStarted(StateExplanation { message, command }) => {
+            FollowEnd::Ended => Exit::from_run(&view),
+            FollowEnd::NotStarted(StateExplanation { message, command }) => {
                 let line = format!("{run}: {message}   {command}   then: longhaul watch {run}");
                 output::eprint_line(&line);
                 Exit::NeedsPerson
             }
-            FollowEndReason::Followed(RunFollowOutcome::OpenForMessages) => {
+            FollowEnd::OpenForMessages => {
                 notify(format!("{run}: {}   longhaul steer {run} TEXT", view.now));
                 Exit::Done
             }
-            FollowEndReason::Followed(RunFollowOutcome::NeedsPerson) => {
+            FollowEnd::NeedsPerson => {
                 let explanation = self.client.explain_run(run).await?;
                 // Printed even if silent: otherwise nothing would tell why the command stops.
                 output::eprint_line(&match options.is_only_client {
-                    true => ephemeral::ephemeral_wait_error_message(&explanation.message),
+                    true => ephemeral_wait_error_message(&explanation.message),
                     false => format!("{run}: {}   {}", explanation.message, explanation.command),
                 });
                 Exit::from_run(&view)
             }
             // The run ended while the worker stopped.
-            FollowEndReason::TimedOut
-            | FollowEndReason::Interrupted
-            | FollowEndReason::Followed(RunFollowOutcome::Detached)
-                if view.status.is_terminal() =>
-            {
-                Exit::from_run(&view)
-            }
-            FollowEndReason::TimedOut
-            | FollowEndReason::Followed(RunFollowOutcome::Detached)
-            | FollowEndReason::Interrupted
-                if options.is_only_client =>
-            {
-                notify(ephemeral::STOPPED_MESSAGE.to_owned());
-                end.detached_exit().unwrap_or(Exit::Interrupted)
-            }
-            FollowEndReason::TimedOut => {
-                notify(self.message_after_detaching(view.status.as_str()).await?);
-                Exit::TimedOut
-            }
-            FollowEndReason::Followed(RunFollowOutcome::Detached)
-            | FollowEndReason::Interrupted => {
-                notify(self.message_after_detaching(view.status.as_str()).await?);
-                Exit::Interrupted
+            FollowEnd::Detached(_) if view.status.is_terminal() => Exit::from_run(&view),
+            FollowEnd::Detached(exit) => {
+                notify(match options.is_only_client {
+                    true => STOPPED_MESSAGE.to_owned(),
+                    false => self.message_after_detaching(view.status.as_str()).await?,
+                });
+                exit
             }
         })
     }
@@ -240,7 +208,7 @@ impl FollowedRun<'_> {
         &self,
         follower: &mut RunFollower<'_>,
         driver: Option<&mut LocalDriver<'_>>,
-    ) -> anyhow::Result<FollowEndReason> {
+    ) -> anyhow::Result<FollowEnd> {
         let timeout_elapsed = async {
             match self.timeout {
                 Some(timeout) => SystemClock.sleep(timeout).await,
@@ -256,9 +224,9 @@ impl FollowedRun<'_> {
         tokio::select! {
             biased;
             // On the heap, because following a tree of runs makes a large future.
-            followed = Box::pin(follower.follow()) => followed.map(FollowEndReason::Followed),
+            followed = Box::pin(follower.follow()) => followed,
             error = driver_error => Err(error),
-            () = timeout_elapsed => Ok(FollowEndReason::TimedOut),
+            () = timeout_elapsed => Ok(FollowEnd::Detached(Exit::TimedOut)),
         }
     }
 

@@ -1,7 +1,10 @@
-//! Formats durations, amounts of money, counts and remembered approvals for people.
+//! Formats durations, amounts of money, counts and remembered approvals for people, and parses durations
+//! and names on the command line.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use longhaul_core::policy::gate::{AnswerScope, RulePattern};
 use longhaul_core::time::Millis;
+use serde::de::DeserializeOwned;
 
 use crate::sanitize;
 
@@ -22,6 +25,13 @@ pub(crate) fn parse_duration(text: &str) -> Result<Millis, String> {
     let examples = longhaul_core::duration::DURATION_EXAMPLES;
     longhaul_core::duration::parse_duration(text)
         .ok_or_else(|| format!("expected a duration such as 50ms, {examples}"))
+}
+
+/// Parses an argument that is one of these names, which the type has in JSON.
+pub(crate) fn name_parser<T: DeserializeOwned + Clone + Send + Sync + 'static>(
+    names: impl Into<PossibleValuesParser>,
+) -> impl TypedValueParser<Value = T> {
+    names.into().try_map(|name| serde_json::from_value(name.into()))
 }
 
 /// Formats an amount in US dollars. `None` means that the amount is unknown.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::event_printer::format_date_time;
 use crate::form_prompt::form_description_lines;
 use crate::format::rule_pattern_text;
-use crate::sanitize;
+use crate::sanitize::sanitize_line;
 
 /// Maximum number of lines of the diff, and of the tool call's input, in the short description of a
 /// gate (an approval or question for a person).
@@ -48,7 +48,6 @@ fn truncate_lines(mut lines: Vec<String>, gate: &GateView, lines_max: usize) -> 
 fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     let input = gate.input.as_ref().map(|input| call_input_lines(&input.to_value()));
     let input = truncate_lines(input.unwrap_or_default(), gate, lines_max);
-    let mut lines = vec![format!("{}", gate.id)];
     let title = match (&gate.kind, &gate.tool) {
         (GateKind::Approval, Some(tool)) => format!("may the run call {tool}?"),
         (GateKind::InDoubt, Some(tool)) => format!("what was the outcome of {tool}?"),
@@ -58,40 +57,32 @@ fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
         (GateKind::Signal, _) => "the run waits for a signal".to_owned(),
         (GateKind::Approval | GateKind::InDoubt, None) => "may the run continue?".to_owned(),
     };
-    lines[0] = format!("{}  {title}", lines[0]);
-    lines.push(format!("  {}", sanitize::sanitize_line(&gate.ask)));
+    let mut lines =
+        vec![format!("{}  {title}", gate.id), format!("  {}", sanitize_line(&gate.ask))];
     lines.extend(call_effect_lines(gate, lines_max));
     lines.extend(input.into_iter().map(|line| format!("  │ {line}")));
     for text in &gate.injected_rule_match_texts {
-        lines.push(format!(
-            "  set by the runtime, not by the model: {}",
-            sanitize::sanitize_line(text)
-        ));
+        lines.push(format!("  set by the runtime, not by the model: {}", sanitize_line(text)));
     }
     if let Some(editor) = &gate.edited_by {
-        lines.push(format!("  input changed by {}", sanitize::sanitize_line(editor)));
+        lines.push(format!("  input changed by {}", sanitize_line(editor)));
     }
     for option in &gate.options {
-        lines.push(format!("  - {}", sanitize::sanitize_line(option)));
+        lines.push(format!("  - {}", sanitize_line(option)));
     }
     lines.extend(form_description_lines(gate).iter().map(|field| format!("  - {field}")));
-    if let (Some(pattern), [_, wider_scopes @ ..]) = (&gate.pattern, gate.scopes.as_slice())
-        && !wider_scopes.is_empty()
-    {
-        let flags: Vec<_> =
-            wider_scopes.iter().map(|scope| format!("--for {}", scope.as_str())).collect();
-        lines.push(format!(
-            "  {} would also approve: {}",
-            flags.join(" · "),
-            rule_pattern_text(pattern)
-        ));
+    let wider_scopes = gate.scopes.iter().skip(1);
+    let flags: Vec<_> = wider_scopes.map(|scope| format!("--for {}", scope.as_str())).collect();
+    if let (Some(pattern), false) = (&gate.pattern, flags.is_empty()) {
+        let (flags, calls) = (flags.join(" · "), rule_pattern_text(pattern));
+        lines.push(format!("  {flags} would also approve: {calls}"));
     }
     let mut footer = Vec::new();
     if gate.approvers > 1 {
         footer.push(format!("{} people must agree", gate.approvers));
     }
     if !gate.tags.is_empty() {
-        footer.push(format!("tags {}", sanitize::sanitize_line(&gate.tags.join(", "))));
+        footer.push(format!("tags {}", sanitize_line(&gate.tags.join(", "))));
     }
     if let Some(at) = gate.auto_approves_at.filter(|_| will_chain_auto_approve(gate)) {
         let (at, run) = (format_date_time(at), gate.run);
@@ -118,22 +109,21 @@ fn call_effect_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
     if gate.facts.is_some() && gate.edited_by.is_some() {
         lines.push("  effects of the original input, before it was changed:".to_owned());
     }
-    lines.extend(gate.call_effect_rows().into_iter().map(|(label, text)| {
-        format!("  {}: {}", label.to_lowercase(), sanitize::sanitize_line(&text))
-    }));
+    lines.extend(
+        gate.call_effect_rows()
+            .into_iter()
+            .map(|(label, text)| format!("  {}: {}", label.to_lowercase(), sanitize_line(&text))),
+    );
     for (description, value) in gate.labeled_values_from_earlier_calls() {
-        lines.push(format!(
-            "  passes on an earlier result: {}",
-            sanitize::sanitize_line(&description)
-        ));
-        let value = value.lines().flat_map(|line| wrap_line(&sanitize::sanitize_line(line)));
+        lines.push(format!("  passes on an earlier result: {}", sanitize_line(&description)));
+        let value = value.lines().flat_map(|line| wrap_line(&sanitize_line(line)));
         let value = truncate_lines(value.collect(), gate, lines_max).into_iter();
         lines.extend(value.map(|line| format!("  ┆ {line}")));
     }
     let diff = gate.diff.iter().flat_map(|diff| diff.lines());
     let diff = diff.flat_map(|line| {
         // The rest of a long line is marked, since it could look like a line of the diff.
-        let parts = wrap_line(&sanitize::sanitize_line(line)).into_iter().enumerate();
+        let parts = wrap_line(&sanitize_line(line)).into_iter().enumerate();
         parts.map(|(index, part)| if index == 0 { part } else { format!("↪ {part}") })
     });
     let diff = truncate_lines(diff.collect(), gate, lines_max).into_iter();
@@ -155,19 +145,15 @@ fn call_input_lines(value: &Value) -> Vec<String> {
                     | Value::Array(_)
                     | Value::Object(_) => field.to_string(),
                 };
-                let mut parts = text.lines();
+                let mut parts = text.lines().map(sanitize_line);
                 let first = parts.next().unwrap_or_default();
-                lines.push(format!(
-                    "{}: {}",
-                    sanitize::sanitize_line(name),
-                    sanitize::sanitize_line(first)
-                ));
-                lines.extend(parts.map(|part| format!("    {}", sanitize::sanitize_line(part))));
+                lines.push(format!("{}: {first}", sanitize_line(name)));
+                lines.extend(parts.map(|part| format!("    {part}")));
             }
         }
-        Value::String(text) => lines.extend(text.lines().map(sanitize::sanitize_line)),
+        Value::String(text) => lines.extend(text.lines().map(sanitize_line)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
-            lines.push(sanitize::sanitize_line(&value.to_string()));
+            lines.push(sanitize_line(&value.to_string()));
         }
     }
     lines.iter().flat_map(|line| wrap_line(line)).collect()

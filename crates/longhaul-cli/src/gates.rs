@@ -10,13 +10,13 @@ use longhaul_core::time::Timestamp;
 
 use crate::answer::{GateAnswerSender, new_answer, parse_json_option};
 use crate::client::Client;
-use crate::client::connect::{connect_run_client, try_connect_run_client};
+use crate::client::connect::{with_client, with_client_if_any};
 use crate::event_printer::{first_line, format_time_of_day};
 use crate::form_prompt::answer_command;
 use crate::format::format_duration;
 use crate::gate_card::full_gate_card;
 use crate::table::{self, TableCell};
-use crate::{output, resolve, runtime, sanitize};
+use crate::{output, resolve, sanitize};
 
 /// Maximum number of gates that are listed.
 const GATES_MAX: usize = 1_000;
@@ -46,13 +46,10 @@ pub(crate) struct GatesCommand {
 #[derive(Debug, Subcommand)]
 enum GatesSubcommand {
     /// Lists gates that wait for a person
-    #[command(after_help = EXAMPLES)]
     Ls(ListGatesCommand),
     /// Shows one gate with the full input of its call
-    #[command(after_help = EXAMPLES)]
     Show(ShowGateCommand),
     /// Reports that the event for which a gate waits has happened
-    #[command(after_help = EXAMPLES)]
     Complete(CompleteGateCommand),
 }
 
@@ -101,16 +98,16 @@ struct ShowGateCommand {
 impl GatesCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            None => self.list.load_and_print_gates(),
-            Some(GatesSubcommand::Ls(ls)) => ls.load_and_print_gates(),
-            Some(GatesSubcommand::Show(show)) => show.print_gate(),
-            Some(GatesSubcommand::Complete(complete)) => complete.complete_gate(),
+            None => self.list.run(),
+            Some(GatesSubcommand::Ls(ls)) => ls.run(),
+            Some(GatesSubcommand::Show(show)) => show.run(),
+            Some(GatesSubcommand::Complete(complete)) => complete.run(),
         }
     }
 }
 
 impl CompleteGateCommand {
-    fn complete_gate(&self) -> anyhow::Result<()> {
+    fn run(&self) -> anyhow::Result<()> {
         let payload = self.payload.as_deref();
         let payload = payload.map(|json| parse_json_option("--payload", json)).transpose()?;
         let note = self.note.clone();
@@ -123,20 +120,24 @@ impl CompleteGateCommand {
 }
 
 impl ListGatesCommand {
-    fn load_and_print_gates(&self) -> anyhow::Result<()> {
-        let client = match &self.run {
+    fn run(&self) -> anyhow::Result<()> {
+        let load = async |client: &Client| {
+            Ok((self.load_gates(client).await?, client.store_time().await?))
+        };
+        let (gates, now) = match &self.run {
             // Without a store there is no such run, which is an error.
-            Some(_) => Some(connect_run_client()?),
-            None => try_connect_run_client()?,
+            Some(_) => with_client(load)?,
+            None => with_client_if_any(load)?.unwrap_or_default(),
         };
-        let Some(client) = client else {
-            return self.print_gates(&[], Timestamp::default());
-        };
-        runtime::build_single_thread_tokio()?.block_on(async {
-            let gates = self.load_gates(&client).await?;
-            let now = client.store_time().await?;
-            self.print_gates(&gates, now)
-        })
+        let titles = ["AGE", "EXPIRES", "RUN", "GATE", "ASKS"];
+        let note = "Nothing waits for you.   All runs: longhaul ls";
+        table::show_list(self.json, &gates, (&titles, note), |gate| gate_row(gate, now))?;
+        if !self.json && gates.iter().any(|gate| gate.status == GateStatus::Open) {
+            output::eprint_line(
+                "Show: longhaul gates show GATE    Decide: longhaul approve GATE | reject GATE | answer GATE TEXT | gates complete GATE",
+            );
+        }
+        Ok(())
     }
 
     async fn load_gates(&self, client: &Client) -> anyhow::Result<Vec<GateView>> {
@@ -155,25 +156,6 @@ impl ListGatesCommand {
         gates.reverse();
         Ok(gates)
     }
-
-    fn print_gates(&self, gates: &[GateView], now: Timestamp) -> anyhow::Result<()> {
-        if self.json {
-            return output::print_json_list(&gates);
-        }
-        if gates.is_empty() {
-            output::eprint_line("Nothing waits for you.   All runs: longhaul ls");
-            return Ok(());
-        }
-        let titles = ["AGE", "EXPIRES", "RUN", "GATE", "ASKS"];
-        let rows = gates.iter().map(|gate| gate_row(gate, now));
-        table::print_table(&titles, rows)?;
-        if gates.iter().any(|gate| gate.status == GateStatus::Open) {
-            output::eprint_line(
-                "Show: longhaul gates show GATE    Decide: longhaul approve GATE | reject GATE | answer GATE TEXT | gates complete GATE",
-            );
-        }
-        Ok(())
-    }
 }
 
 fn gate_row(gate: &GateView, now: Timestamp) -> Vec<TableCell> {
@@ -184,28 +166,21 @@ fn gate_row(gate: &GateView, now: Timestamp) -> Vec<TableCell> {
         (GateStatus::Expired, _) => "expired".to_owned(),
         (GateStatus::Withdrawn, _) => "withdrawn".to_owned(),
     };
-    vec![
-        TableCell::new(format_duration(now.duration_since(gate.raised_at))),
-        TableCell::new(expiry),
-        TableCell::new(gate.run.to_string()),
-        TableCell::new(gate.id.to_string()),
-        TableCell::new(first_line(&gate.ask)).with_max_chars(ASK_CHARS),
-    ]
+    let age = format_duration(now.duration_since(gate.raised_at));
+    let ask = TableCell::new(first_line(&gate.ask)).with_max_chars(ASK_CHARS);
+    table::row(&[&age, &expiry, &gate.run, &gate.id, &ask])
 }
 
 impl ShowGateCommand {
-    fn print_gate(&self) -> anyhow::Result<()> {
+    fn run(&self) -> anyhow::Result<()> {
         resolve::with_resolved_gate(&self.gate, async |_, gate| {
-            if self.json {
-                return output::print_json(&gate);
-            }
-            for line in full_gate_card(&gate) {
-                output::print_line(&line)?;
-            }
-            for answer in &gate.answers {
-                output::print_line(&format!("  {}", format_answer(answer)))?;
-            }
-            output::print_line(&format!("  {}", format_status(&gate)))
+            output::show(self.json, &gate, |gate| {
+                let answers =
+                    gate.answers.iter().map(|answer| format!("  {}", format_answer(answer)));
+                let status = format!("  {}", format_status(gate));
+                let mut lines = full_gate_card(gate).into_iter().chain(answers).chain([status]);
+                lines.try_for_each(|line| output::print_line(&line))
+            })
         })
     }
 }

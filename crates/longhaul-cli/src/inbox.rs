@@ -11,22 +11,20 @@ use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
 use longhaul_api::operations::{LIST_INBOXES, POST_TASK, SHOW_INBOX};
 use longhaul_api::query::InboxesQuery;
 use longhaul_api::run::RunBriefView;
-use longhaul_core::id::InboxName;
+use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::time::Timestamp;
 use serde_json::Value;
 
-use crate::client::connect::{
-    connect_or_create_store, find_configured_or_local_server, try_connect_run_client,
-};
+use crate::client::connect::{with_client_if_any, with_client_or_new_store};
 use crate::client::print_note_if_task_added;
 use crate::error::CliError;
-use crate::status_label::status_label;
-use crate::table::{self, TableCell};
+use crate::run_status::StatusLabel;
+use crate::table::{self, JsonArgs, TableCell};
 use crate::task_args::{
     INPUT_BYTES_MAX, InputFormatArgs, parse_actor, parse_context_args, parse_idempotency_key,
     parse_links,
 };
-use crate::{environment, output, runtime};
+use crate::{environment, output};
 
 /// Maximum number of characters of a run's current activity in a list.
 const NOW_CHARS: usize = 44;
@@ -47,27 +45,17 @@ pub(crate) struct InboxCommand {
     #[command(subcommand)]
     command: Option<InboxSubcommand>,
     #[command(flatten)]
-    list: ListInboxesCommand,
+    list: JsonArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum InboxSubcommand {
     /// Lists inboxes with their numbers of tasks
-    #[command(after_help = EXAMPLES)]
-    Ls(ListInboxesCommand),
+    Ls(JsonArgs),
     /// Posts a task to an inbox and prints the id of its run
-    #[command(after_help = EXAMPLES)]
     Post(Box<PostTaskCommand>),
     /// Shows the newest tasks and the dead letters of an inbox
-    #[command(after_help = EXAMPLES)]
     Show(ShowInboxCommand),
-}
-
-#[derive(Debug, Args)]
-struct ListInboxesCommand {
-    /// Print the inboxes as one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -103,13 +91,13 @@ struct PostTaskCommand {
     priority: i32,
     /// Lane of the run; only one run of a lane is active at a time
     #[arg(long)]
-    lane: Option<String>,
+    lane: Option<LaneKey>,
     /// Conversation (thread) that the run belongs to
     #[arg(long)]
-    thread: Option<String>,
+    thread: Option<ThreadKey>,
     /// Person or thing that the conversation is about
     #[arg(long)]
-    resource: Option<String>,
+    resource: Option<ResourceKey>,
     /// Any data as a JSON object, returned with the run; its keys threadId and resourceId set the
     /// thread (conversation) and the resource (person or thing that the conversation is about)
     #[arg(long, value_name = "JSON", value_parser = parse_metadata)]
@@ -137,41 +125,29 @@ struct PostTaskCommand {
 impl InboxCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            None => self.list.print_inbox_list(),
-            Some(InboxSubcommand::Ls(ls)) => ls.print_inbox_list(),
-            Some(InboxSubcommand::Post(post)) => post.post_task(),
-            Some(InboxSubcommand::Show(show)) => show.print_inbox(),
+            None => print_inboxes(&self.list),
+            Some(InboxSubcommand::Ls(list)) => print_inboxes(list),
+            Some(InboxSubcommand::Post(post)) => post.run(),
+            Some(InboxSubcommand::Show(show)) => show.run(),
         }
     }
 }
 
-impl ListInboxesCommand {
-    fn print_inbox_list(&self) -> anyhow::Result<()> {
-        let inboxes = match try_connect_run_client()? {
-            Some(client) => {
-                let inboxes = client.list(LIST_INBOXES, InboxesQuery::default(), usize::MAX);
-                runtime::build_single_thread_tokio()?.block_on(inboxes)?
-            }
-            None => {
-                let agents = default_agent_by_inbox()?;
-                agents
-                    .into_iter()
-                    .map(|(name, agent)| inbox_without_tasks(name, Some(agent)))
-                    .collect()
-            }
-        };
-        if self.json {
-            return output::print_json_list(&inboxes);
+fn print_inboxes(output: &JsonArgs) -> anyhow::Result<()> {
+    let inboxes = with_client_if_any(async |client| {
+        client.list(LIST_INBOXES, InboxesQuery::default(), usize::MAX).await
+    })?;
+    let inboxes = match inboxes {
+        Some(inboxes) => inboxes,
+        None => {
+            let agents = default_agent_by_inbox()?.into_iter();
+            agents.map(|(name, agent)| inbox_without_tasks(name, Some(agent))).collect()
         }
-        if inboxes.is_empty() {
-            output::eprint_line(
-                "There are no tasks here yet.   Post one: longhaul inbox post NAME \"...\" --agent AGENT",
-            );
-            return Ok(());
-        }
-        let titles = ["INBOX", "AGENT", "SERVED", "PENDING", "RUNNING", "WAITING", "FAILED"];
-        table::print_table(&titles, inboxes.iter().map(inbox_row))
-    }
+    };
+    let titles = ["INBOX", "AGENT", "SERVED", "PENDING", "RUNNING", "WAITING", "FAILED"];
+    let note =
+        "There are no tasks here yet.   Post one: longhaul inbox post NAME \"...\" --agent AGENT";
+    table::show_list(output.json, &inboxes, (&titles, note), inbox_row)
 }
 
 /// Returns the default agent of each inbox, from the project's settings.
@@ -186,93 +162,80 @@ fn inbox_without_tasks(name: String, agent: Option<String>) -> InboxView {
 }
 
 fn inbox_row(inbox: &InboxView) -> Vec<TableCell> {
-    let agent = inbox.agent.as_deref().unwrap_or("-");
-    let counts = [inbox.pending, inbox.running, inbox.waiting, inbox.failed];
-    let served = if inbox.served { "yes" } else { "no" };
-    let texts = [TableCell::new(&inbox.name), TableCell::new(agent), TableCell::new(served)];
-    texts.into_iter().chain(counts.map(|count| TableCell::new(count.to_string()))).collect()
+    let InboxView { name, agent, served, pending, running, waiting, failed } = inbox;
+    let served = if *served { "yes" } else { "no" };
+    let agent = agent.as_deref().unwrap_or("-");
+    table::row(&[name, &agent, &served, pending, running, waiting, failed])
 }
 
 impl ShowInboxCommand {
-    fn print_inbox(&self) -> anyhow::Result<()> {
-        let detail = match try_connect_run_client()? {
-            Some(client) => {
-                let inbox = client.send(SHOW_INBOX.at(self.name.clone()));
-                runtime::build_single_thread_tokio()?.block_on(inbox)?
-            }
+    fn run(&self) -> anyhow::Result<()> {
+        let request = SHOW_INBOX.at(self.name.clone());
+        let detail = with_client_if_any(async |client| client.send(request).await)?;
+        let detail = match detail {
+            Some(detail) => detail,
             None => {
                 let agent = default_agent_by_inbox()?.remove(self.name.as_str());
-                InboxDetailView {
-                    inbox: inbox_without_tasks(self.name.to_string(), agent),
-                    tasks: Vec::new(),
-                    dead_letters: Vec::new(),
-                }
+                let inbox = inbox_without_tasks(self.name.to_string(), agent);
+                InboxDetailView { inbox, tasks: Vec::new(), dead_letters: Vec::new() }
             }
         };
-        if self.json {
-            return output::print_json(&detail);
-        }
-        let inbox = &detail.inbox;
-        if detail.tasks.is_empty() && inbox.agent.is_none() {
-            output::eprint_line(&format!(
-                "note: no task was ever posted to `{}`; all inboxes: longhaul inbox",
-                inbox.name
-            ));
-        }
-        let agent = inbox.agent.as_deref().unwrap_or("none; each task names one");
-        output::print_text(&format!("{}   default agent: {agent}", inbox.name))?;
-        output::print_text(&format!(
-            "{} pending, {} running, {} waiting, {} failed",
-            inbox.pending, inbox.running, inbox.waiting, inbox.failed
-        ))?;
-        if !inbox.served {
-            output::eprint_line(
-                "No live worker serves this inbox.   Start one: longhaul worker --inbox NAME",
-            );
-        }
-        let titles = ["STATUS", "RUN", "AGENT", "NOW"];
-        if !detail.tasks.is_empty() {
-            output::print_line("\nNewest tasks")?;
-            table::print_table(&titles, detail.tasks.iter().map(task_row))?;
-        }
-        if !detail.dead_letters.is_empty() {
-            output::print_line("\nDead letters")?;
-            table::print_table(&titles, detail.dead_letters.iter().map(task_row))?;
-            output::eprint_line(
-                "Execute one again: longhaul retry RUN    Why it failed: longhaul why RUN",
-            );
-        }
-        Ok(())
+        output::show(self.json, &detail, print_inbox)
     }
 }
 
+fn print_inbox(detail: &InboxDetailView) -> anyhow::Result<()> {
+    let InboxView { name, agent, served, pending, running, waiting, failed } = &detail.inbox;
+    if detail.tasks.is_empty() && agent.is_none() {
+        output::eprint_line(&format!(
+            "note: no task was ever posted to `{name}`; all inboxes: longhaul inbox"
+        ));
+    }
+    let agent = agent.as_deref().unwrap_or("none; each task names one");
+    output::print_text(&format!(
+        "{name}   default agent: {agent}
+{pending} pending, {running} running, {waiting} waiting, {failed} failed"
+    ))?;
+    if !served {
+        output::eprint_line(
+            "No live worker serves this inbox.   Start one: longhaul worker --inbox NAME",
+        );
+    }
+    let titles = ["STATUS", "RUN", "AGENT", "NOW"];
+    for (heading, tasks) in
+        [("Newest tasks", &detail.tasks), ("Dead letters", &detail.dead_letters)]
+    {
+        if !tasks.is_empty() {
+            output::print_line(&format!("\n{heading}"))?;
+            table::print_table(&titles, tasks.iter().map(task_row))?;
+        }
+    }
+    if !detail.dead_letters.is_empty() {
+        output::eprint_line(
+            "Execute one again: longhaul retry RUN    Why it failed: longhaul why RUN",
+        );
+    }
+    Ok(())
+}
+
 fn task_row(run: &RunBriefView) -> Vec<TableCell> {
-    let label = status_label(run.status, run.reason.as_deref());
-    vec![
-        TableCell::new(&label.text).with_tone(label.tone),
-        TableCell::new(run.id.to_string()),
-        TableCell::new(&run.agent),
-        TableCell::new(&run.now).with_max_chars(NOW_CHARS),
-    ]
+    let label = StatusLabel::new(run.status, run.reason.as_deref());
+    let now = TableCell::new(&run.now).with_max_chars(NOW_CHARS);
+    table::row(&[&label.cell(), &run.id, &run.agent, &now])
 }
 
 impl PostTaskCommand {
-    fn post_task(&self) -> anyhow::Result<()> {
+    fn run(&self) -> anyhow::Result<()> {
         let body = self.build_task_body()?;
-        let client = connect_or_create_store(find_configured_or_local_server()?)?;
-        runtime::build_single_thread_tokio()?.block_on(async {
-            let key = body.idempotency_key.clone();
-            let request = POST_TASK.at(self.name.clone()).body(&body).idempotency_key(key);
-            let run = client.send(request).await?;
-            print_note_if_task_added(&run);
-            if self.json {
-                return output::print_json(&run);
-            }
-            let id = run.id;
+        let key = body.idempotency_key.clone();
+        let request = POST_TASK.at(self.name.clone()).body(&body).idempotency_key(key);
+        let run = with_client_or_new_store(async |client| client.send(request).await)?;
+        print_note_if_task_added(&run);
+        output::show(self.json, &run, |run| {
             // If printing fails, the error says that the task was posted, so that it is not posted
             // twice.
-            output::print_line(&id.to_string())
-                .context(format!("{id} was submitted, but its id can't be printed"))
+            let printed = output::print_line(&run.id.to_string());
+            printed.context(format!("{} was submitted, but its id can't be printed", run.id))
         })
     }
 

@@ -2,7 +2,6 @@
 //!
 //! Invariant: the secret of a key is printed only once, when the key is created.
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use longhaul_api::key::{CreatedKey, KeyState, KeyView, NewKeyBody};
 use longhaul_api::operations::{CREATE_KEY, CREATE_TICKET, LIST_KEYS, REVOKE_KEY};
@@ -12,14 +11,13 @@ use longhaul_core::time::Millis;
 use serde_json::json;
 
 use crate::client::connect::{
-    connect_or_create_store, connect_run_client, find_configured_or_local_server,
-    try_connect_run_client,
+    find_configured_or_local_server, with_client, with_client_if_any, with_client_or_new_store,
 };
-use crate::error::{CliError, HintResultExt as _};
+use crate::error::{HintResultExt as _, fail};
 use crate::event_printer::format_date_time;
-use crate::format::parse_duration;
+use crate::format::{name_parser, parse_duration};
 use crate::style::TextTone;
-use crate::table::{self, TableCell};
+use crate::table::{self, JsonArgs, TableCell};
 use crate::{output, runtime};
 
 const EXAMPLES: &str = "Examples:
@@ -43,16 +41,15 @@ pub(crate) struct KeysCommand {
 #[derive(Debug, Subcommand)]
 enum KeysSubcommand {
     /// Creates an API key and prints its secret once
-    #[command(after_help = EXAMPLES)]
     New(NewKeyCommand),
     /// Lists API keys, without their secrets
-    #[command(after_help = EXAMPLES)]
-    Ls(ListKeysCommand),
+    Ls(JsonArgs),
     /// Revokes an API key and all tokens issued for it, at once
-    #[command(after_help = EXAMPLES)]
-    Revoke(RevokeKeyCommand),
+    Revoke {
+        /// Name of the key to revoke
+        name: ApiKeyName,
+    },
     /// Prints a one-time link that opens the server's web pages in a browser
-    #[command(after_help = EXAMPLES)]
     Link,
 }
 
@@ -61,7 +58,7 @@ struct NewKeyCommand {
     /// Name of the new key, as shown in journals
     name: ApiKeyName,
     /// Role of the new key, which decides what its owner may do
-    #[arg(long, value_parser = role_parser(), default_value = Role::Operator.as_str())]
+    #[arg(long, value_parser = name_parser::<Role>(Role::ALL.map(Role::as_str)), default_value = Role::Operator.as_str())]
     role: Role,
     /// Lifetime of the new key, such as 90d; unlimited if not given
     #[arg(long, value_name = "DURATION", value_parser = parse_positive_duration)]
@@ -71,90 +68,52 @@ struct NewKeyCommand {
     json: bool,
 }
 
-#[derive(Debug, Args)]
-struct ListKeysCommand {
-    /// Print the keys as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-struct RevokeKeyCommand {
-    /// Name of the key to revoke
-    name: ApiKeyName,
-}
-
 fn parse_positive_duration(text: &str) -> Result<Millis, String> {
     let duration = parse_duration(text)?;
     let positive = (duration > Millis::ZERO).then_some(duration);
     positive.ok_or_else(|| "the lifetime must be greater than zero".to_owned())
 }
 
-fn role_parser() -> impl TypedValueParser<Value = Role> {
-    PossibleValuesParser::new(Role::ALL.map(Role::as_str))
-        .try_map(|text| Role::from_name(&text).ok_or("no such role"))
-}
-
 impl KeysCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            KeysSubcommand::New(new) => new.create_and_print_key(),
-            KeysSubcommand::Ls(ls) => ls.print_key_list(),
-            KeysSubcommand::Revoke(revoke) => revoke.revoke_key(),
+            KeysSubcommand::New(new) => new.run(),
+            KeysSubcommand::Ls(output) => print_keys(output),
+            KeysSubcommand::Revoke { name } => revoke_key(name),
             KeysSubcommand::Link => print_browser_link(),
         }
     }
 }
 
 impl NewKeyCommand {
-    fn create_and_print_key(&self) -> anyhow::Result<()> {
+    fn run(&self) -> anyhow::Result<()> {
         let name = self.name.to_string();
         let expires_in_ms = self.expires.map(|expires| expires.0);
         let request = CREATE_KEY.at(()).body(&NewKeyBody { name, role: self.role, expires_in_ms });
-        let client = connect_or_create_store(find_configured_or_local_server()?)?;
-        let created = runtime::build_single_thread_tokio()?.block_on(client.send(request));
+        let created = with_client_or_new_store(async |client| client.send(request).await);
         let CreatedKey { secret, key } = created.fill_hint_placeholder("NAME", &self.name)?;
-        if self.json {
-            return output::print_json(&json!({ "secret": secret, "key": key }));
-        }
-        output::print_line(&secret)?;
-        let expiry = match key.expires_at {
-            Some(at) => format!("expires {}", format_date_time(at)),
-            None => "does not expire".to_owned(),
-        };
-        let (name, role) = (&key.name, key.role.as_str());
-        output::eprint_line(&format!(
-            "The key `{name}` ({role}) {expiry}. Its secret is shown only once and is not stored."
-        ));
-        output::eprint_line(
-            "  longhaul   export LONGHAUL_URL=http://HOST:PORT LONGHAUL_KEY=lh_...",
-        );
-        output::eprint_line(
-            "  curl       curl -H \"Authorization: Bearer $LONGHAUL_KEY\" $LONGHAUL_URL/v1/runs",
-        );
-        Ok(())
+        output::show(self.json, &json!({ "secret": secret, "key": key }), |_| {
+            output::print_line(&secret)?;
+            let expiry = match key.expires_at {
+                Some(at) => format!("expires {}", format_date_time(at)),
+                None => "does not expire".to_owned(),
+            };
+            let (name, role) = (&key.name, key.role.as_str());
+            output::eprint_line(&format!(
+                "The key `{name}` ({role}) {expiry}. Its secret is shown only once and is not stored.
+  longhaul   export LONGHAUL_URL=http://HOST:PORT LONGHAUL_KEY=lh_...
+  curl       curl -H \"Authorization: Bearer $LONGHAUL_KEY\" $LONGHAUL_URL/v1/runs"
+            ));
+            Ok(())
+        })
     }
 }
 
-impl ListKeysCommand {
-    fn print_key_list(&self) -> anyhow::Result<()> {
-        let keys = match try_connect_run_client()? {
-            Some(client) => {
-                runtime::build_single_thread_tokio()?.block_on(client.send(LIST_KEYS.at(())))?.data
-            }
-            None => Vec::new(),
-        };
-        if self.json {
-            return output::print_json_list(&keys);
-        }
-        if keys.is_empty() {
-            output::eprint_line("There are no keys yet.   Create one: longhaul keys new NAME");
-            return Ok(());
-        }
-        let titles = ["NAME", "ROLE", "STATUS", "BY", "CREATED", "EXPIRES", "USED"];
-        let rows = keys.iter().map(key_row);
-        table::print_table(&titles, rows)
-    }
+fn print_keys(output: &JsonArgs) -> anyhow::Result<()> {
+    let keys = with_client_if_any(async |client| Ok(client.send(LIST_KEYS.at(())).await?.data))?;
+    let titles = ["NAME", "ROLE", "STATUS", "BY", "CREATED", "EXPIRES", "USED"];
+    let note = "There are no keys yet.   Create one: longhaul keys new NAME";
+    table::show_list(output.json, &keys.unwrap_or_default(), (&titles, note), key_row)
 }
 
 fn key_row(key: &KeyView) -> Vec<TableCell> {
@@ -163,36 +122,32 @@ fn key_row(key: &KeyView) -> Vec<TableCell> {
         KeyState::Expired => ("expired", TextTone::Dim),
         KeyState::Revoked => ("revoked", TextTone::Dim),
     };
-    let time =
-        |at: Option<_>| TableCell::new(at.map_or_else(|| "never".to_owned(), format_date_time));
-    vec![
-        TableCell::new(&key.name),
-        TableCell::new(key.role.as_str()),
-        TableCell::new(status).with_tone(tone),
-        TableCell::new(&key.by),
-        TableCell::new(format_date_time(key.created_at)),
-        time(key.expires_at),
-        time(key.last_used_at),
-    ]
+    let time = |at: Option<_>| at.map_or_else(|| "never".to_owned(), format_date_time);
+    table::row(&[
+        &key.name,
+        &key.role.as_str(),
+        &TableCell::toned(status, tone),
+        &key.by,
+        &format_date_time(key.created_at),
+        &time(key.expires_at),
+        &time(key.last_used_at),
+    ])
 }
 
-impl RevokeKeyCommand {
-    fn revoke_key(&self) -> anyhow::Result<()> {
-        let client = connect_run_client()?;
-        let revoke = client.send(REVOKE_KEY.at(self.name.clone()));
-        let revoked = runtime::build_single_thread_tokio()?.block_on(revoke)?;
-        output::print_text(&format!("The key `{}` is revoked.", revoked.name))
-    }
+fn revoke_key(name: &ApiKeyName) -> anyhow::Result<()> {
+    let request = REVOKE_KEY.at(name.clone());
+    let revoked = with_client(async |client| client.send(request).await)?;
+    output::print_text(&format!("The key `{}` is revoked.", revoked.name))
 }
 
 /// Prints a one-time link that opens the server's web pages. Fails if there is no server.
 fn print_browser_link() -> anyhow::Result<()> {
     let Some(server) = find_configured_or_local_server()? else {
-        return Err(CliError::usage_error(
+        return fail(
             "no server is running here, and only a server has web pages",
-        )
-        .with_hint("start one", "longhaul serve")
-        .into());
+            "start one",
+            "longhaul serve",
+        );
     };
     let link =
         runtime::build_single_thread_tokio()?.block_on(server.client.send(CREATE_TICKET.at(())));

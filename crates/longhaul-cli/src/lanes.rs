@@ -10,13 +10,10 @@ use longhaul_api::query::{LanesQuery, RunsQuery};
 use longhaul_core::id::LaneKey;
 use longhaul_core::status::Status;
 
-use crate::client::connect::{
-    connect_or_create_store, connect_run_client, find_configured_or_local_server,
-    try_connect_run_client,
-};
+use crate::client::connect::{with_client, with_client_if_any, with_client_or_new_store};
+use crate::output;
 use crate::style::TextTone;
-use crate::table::{self, TableCell};
-use crate::{output, runtime};
+use crate::table::{self, JsonArgs, TableCell};
 
 /// Maximum number of lanes, or of runs of one lane, that are listed.
 const ROWS_MAX: usize = 1_000;
@@ -35,30 +32,19 @@ pub(crate) struct LanesCommand {
     #[command(subcommand)]
     command: Option<LanesSubcommand>,
     #[command(flatten)]
-    list: ListLanesCommand,
+    list: JsonArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum LanesSubcommand {
     /// Lists the lanes that contain runs or are paused
-    #[command(after_help = EXAMPLES)]
-    Ls(ListLanesCommand),
+    Ls(JsonArgs),
     /// Shows a lane and its runs that have not ended, oldest first
-    #[command(after_help = EXAMPLES)]
     Show(LaneArgs),
     /// Pauses a lane: no run of it starts, and a run that has started continues
-    #[command(after_help = EXAMPLES)]
     Pause(LaneArgs),
     /// Resumes a paused lane
-    #[command(after_help = EXAMPLES)]
     Resume(LaneArgs),
-}
-
-#[derive(Debug, Args)]
-struct ListLanesCommand {
-    /// Print the lanes as one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -73,81 +59,50 @@ struct LaneArgs {
 impl LanesCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            None => self.list.print_lane_list(),
-            Some(LanesSubcommand::Ls(list)) => list.print_lane_list(),
-            Some(LanesSubcommand::Show(lane)) => lane.show_lane(),
-            Some(LanesSubcommand::Pause(lane)) => {
-                lane.change_and_print_lane(PAUSE_LANE.at(lane.lane.clone()))
-            }
-            Some(LanesSubcommand::Resume(lane)) => {
-                lane.change_and_print_lane(RESUME_LANE.at(lane.lane.clone()))
-            }
+            None => print_lanes(&self.list),
+            Some(LanesSubcommand::Ls(list)) => print_lanes(list),
+            Some(LanesSubcommand::Show(lane)) => lane.show(),
+            Some(LanesSubcommand::Pause(lane)) => lane.change(PAUSE_LANE.at(lane.lane.clone())),
+            Some(LanesSubcommand::Resume(lane)) => lane.change(RESUME_LANE.at(lane.lane.clone())),
         }
     }
 }
 
-impl ListLanesCommand {
-    fn print_lane_list(&self) -> anyhow::Result<()> {
-        let lanes = match try_connect_run_client()? {
-            Some(client) => {
-                let lanes = client.list(LIST_LANES, LanesQuery::default(), ROWS_MAX);
-                runtime::build_single_thread_tokio()?.block_on(lanes)?
-            }
-            None => Vec::new(),
-        };
-        if self.json {
-            return output::print_json_list(&lanes);
-        }
-        if lanes.is_empty() {
-            output::eprint_line("No lane contains a run.   Use one: longhaul submit --lane NAME");
-            return Ok(());
-        }
-        table::print_table(&["LANE", "STATUS", "WAITING", "RUN"], lanes.iter().map(lane_row))
-    }
+fn print_lanes(output: &JsonArgs) -> anyhow::Result<()> {
+    let lanes = with_client_if_any(async |client| {
+        client.list(LIST_LANES, LanesQuery::default(), ROWS_MAX).await
+    })?;
+    let note = "No lane contains a run.   Use one: longhaul submit --lane NAME";
+    let titles = ["LANE", "STATUS", "WAITING", "RUN"];
+    table::show_list(output.json, &lanes.unwrap_or_default(), (&titles, note), lane_row)
 }
 
 impl LaneArgs {
-    fn show_lane(&self) -> anyhow::Result<()> {
-        let client = connect_run_client()?;
-        let lane = client.send(SHOW_LANE.at(self.lane.clone()));
-        let lane = runtime::build_single_thread_tokio()?.block_on(lane)?;
-        if self.json {
-            return output::print_json(&lane);
-        }
-        output::print_text(&describe_lane(&lane))?;
-        let query = RunsQuery {
-            lane: Some(self.lane.clone()),
-            status: Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect(),
-            ..RunsQuery::default()
-        };
-        let runs = client.list_runs(query, ROWS_MAX);
-        let mut runs = runtime::build_single_thread_tokio()?.block_on(runs)?;
-        runs.reverse();
-        let rows = runs.iter().map(|run| {
-            vec![
-                TableCell::new(run.id.to_string()),
-                TableCell::new(&run.agent),
-                TableCell::new(run.status.as_str()),
-                TableCell::new(&run.now),
-            ]
-        });
-        match runs.is_empty() {
-            true => Ok(()),
-            false => table::print_table(&["RUN", "AGENT", "STATUS", "NOW"], rows),
-        }
+    fn show(&self) -> anyhow::Result<()> {
+        let status = Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect();
+        let query = RunsQuery { lane: Some(self.lane.clone()), status, ..RunsQuery::default() };
+        with_client(async |client| {
+            let lane = client.send(SHOW_LANE.at(self.lane.clone())).await?;
+            output::show_text(self.json, &lane, describe_lane)?;
+            if self.json {
+                return Ok(());
+            }
+            let runs = client.list_runs(query, ROWS_MAX).await?;
+            let rows = runs
+                .iter()
+                .rev()
+                .map(|run| table::row(&[&run.id, &run.agent, &run.status.as_str(), &run.now]));
+            match runs.is_empty() {
+                true => Ok(()),
+                false => table::print_table(&["RUN", "AGENT", "STATUS", "NOW"], rows),
+            }
+        })
     }
 
     /// Sends a request that pauses or resumes the lane, and prints the lane's new state.
-    fn change_and_print_lane(
-        &self,
-        change: Request<NoQuery, EmptyBody, LaneView>,
-    ) -> anyhow::Result<()> {
-        let client = connect_or_create_store(find_configured_or_local_server()?)?;
-        let lane = runtime::build_single_thread_tokio()?.block_on(client.send(change))?;
-        match self.json {
-            true => output::print_json(&lane),
-            false => output::print_text(&describe_lane(&lane)),
-        }
+    fn change(&self, change: Request<NoQuery, EmptyBody, LaneView>) -> anyhow::Result<()> {
+        let lane = with_client_or_new_store(async |client| client.send(change).await)?;
+        output::show_text(self.json, &lane, describe_lane)
     }
 }
 
@@ -169,10 +124,6 @@ fn lane_row(lane: &LaneView) -> Vec<TableCell> {
         (false, true) => ("busy", TextTone::Good),
         (false, false) => ("free", TextTone::Dim),
     };
-    vec![
-        TableCell::new(&lane.lane),
-        TableCell::new(status).with_tone(tone),
-        TableCell::new(lane.waiting.to_string()),
-        TableCell::new(lane.holder.map(|run| run.to_string()).unwrap_or_default()),
-    ]
+    let holder = lane.holder.map(|run| run.to_string()).unwrap_or_default();
+    table::row(&[&lane.lane, &TableCell::toned(status, tone), &lane.waiting, &holder])
 }

@@ -12,9 +12,9 @@ use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::Error;
 use longhaul_engine::clock::SystemClock;
 
-use crate::interrupts::InterruptListener;
 use crate::local_worker::LocalWorker;
 use crate::output;
+use crate::runtime::InterruptListener;
 
 /// Interval between checks whether a run of the tree can continue and whether another process
 /// executes the runs of the store.

@@ -8,18 +8,19 @@ use std::sync::Arc;
 
 use longhaul::project::ProjectRuntime;
 use longhaul_core::id::RunId;
-use longhaul_core::time::{Clock, Millis};
+use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::Error;
+use longhaul_engine::clock::SystemClock;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::Worker;
 use longhaul_project::assemble::mcp_tools::McpTools;
-use longhaul_project::assemble::worker_options;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::interrupts::InterruptListener;
 use crate::output;
+use crate::runtime::InterruptListener;
+use crate::worker::project_worker_options;
 
 /// Time after which a notice is printed if the worker has not stopped.
 const NOTICE_DELAY: Millis = Millis::from_secs(1);
@@ -29,7 +30,6 @@ const NOTICE_DELAY: Millis = Millis::from_secs(1);
 pub(crate) struct LocalWorker {
     shutdown: Shutdown,
     worker: JoinHandle<Result<(), Error>>,
-    clock: Arc<dyn Clock>,
     mcp_tools: Arc<McpTools>,
     /// True if the worker's task has already been joined.
     is_joined: bool,
@@ -39,10 +39,7 @@ impl LocalWorker {
     /// Starts a worker on the project's store that drives only the tree of this run: the run, its
     /// root and all runs that the root has started.
     pub(crate) async fn start(runtime: &ProjectRuntime, run: RunId) -> anyhow::Result<Self> {
-        let mut options = worker_options(&runtime.config).map_err(|error| {
-            CliError::usage_error(format!("the setting `[worker] inboxes` is invalid: {error}"))
-                .with_hint("see where it is set", "longhaul config show --origin")
-        })?;
+        let mut options = project_worker_options(&runtime.config)?;
         // Without inboxes, nobody takes this worker for one that drives other runs.
         options.inboxes.clear();
         options.only_tree = Some(runtime.longhaul.run_row(run).await?.root);
@@ -50,92 +47,66 @@ impl LocalWorker {
         let worker = Worker::new(runtime.longhaul.services(), options);
         #[expect(clippy::disallowed_methods, reason = "owned here and awaited in `stop`")]
         let worker = tokio::spawn(worker.run(stop.clone()));
-        let clock = Arc::clone(&runtime.longhaul.services().clock);
-        Ok(Self {
-            shutdown: stop,
-            worker,
-            clock,
-            mcp_tools: Arc::clone(&runtime.mcp_tools),
-            is_joined: false,
-        })
+        let mcp_tools = Arc::clone(&runtime.mcp_tools);
+        Ok(Self { shutdown: stop, worker, mcp_tools, is_joined: false })
+    }
+
+    /// Waits until the worker has stopped. A panic is an error. The worker's runs then continue with
+    /// the next process that drives (executes) them.
+    async fn join(&mut self) -> anyhow::Result<()> {
+        if self.is_joined {
+            return Ok(());
+        }
+        let result = (&mut self.worker).await;
+        self.is_joined = true;
+        let panicked = |panic| {
+            CliError::usage_error(format!("the worker failed: {panic}")).with_exit_code(Exit::Busy)
+        };
+        Ok(result.map_err(panicked)??)
     }
 
     /// Waits until the worker stops by itself, which it should not, and returns the reason as an
     /// error.
     pub(crate) async fn wait_for_failure(&mut self) -> anyhow::Error {
-        let result = (&mut self.worker).await;
-        self.is_joined = true;
-        match result {
-            Ok(Err(error)) => error.into(),
-            Ok(Ok(())) => CliError::usage_error("the worker stopped unexpectedly").into(),
-            Err(panic) => worker_panic_error(&panic),
-        }
+        let result = self.join().await;
+        result.err().unwrap_or_else(|| anyhow::anyhow!("the worker stopped unexpectedly"))
     }
 
     /// Stops the worker like [`stop`](Self::stop), but keeps the connections to MCP servers. If the
     /// future is dropped, the worker can still be stopped.
     pub(crate) async fn drain(&mut self) -> anyhow::Result<()> {
         self.shutdown.request_drain();
-        let result = (&mut self.worker).await;
-        self.is_joined = true;
-        flatten_join_result(result)
+        self.join().await
     }
 
     /// Lets the worker release every run at the run's next event, and stops the worker. A running
     /// call is awaited, because an aborted call may have to be paid for twice or its outcome may be
     /// unknown. An interrupt aborts the call.
-    pub(crate) async fn stop(self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
-        let mcp_tools = Arc::clone(&self.mcp_tools);
-        let result = self.stop_worker(interrupts).await;
-        mcp_tools.close_mcp_clients().await;
+    pub(crate) async fn stop(mut self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
+        let result = self.drain_or_abort(interrupts).await;
+        self.mcp_tools.close_mcp_clients().await;
         result
     }
 
-    async fn stop_worker(self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
-        self.shutdown.request_drain();
-        if self.is_joined {
-            return Ok(());
-        }
-        let mut worker = self.worker;
+    async fn drain_or_abort(&mut self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
         tokio::select! {
             biased;
-            result = &mut worker => return flatten_join_result(result),
-            () = self.clock.sleep(NOTICE_DELAY) => {
+            result = self.drain() => return result,
+            () = SystemClock.sleep(NOTICE_DELAY) => {
                 output::eprint_line("stopping: waiting for a running call; Ctrl-C aborts it");
             }
         }
         tokio::select! {
             biased;
-            result = &mut worker => flatten_join_result(result),
-            () = interrupts.next_signal() => {
-                self.shutdown.request_abort();
-                flatten_join_result(worker.await)
-            }
+            result = self.join() => return result,
+            () = interrupts.next_signal() => self.shutdown.request_abort(),
         }
+        self.join().await
     }
-}
 
-impl LocalWorker {
     /// Aborts all running calls and stops the worker. Used for runs that nobody will continue.
-    pub(crate) async fn abort(self) -> anyhow::Result<()> {
+    pub(crate) async fn abort(mut self) -> anyhow::Result<()> {
         self.shutdown.request_abort();
-        match self.is_joined {
-            true => Ok(()),
-            false => flatten_join_result(self.worker.await),
-        }
+        self.join().await
     }
-}
-
-fn flatten_join_result(result: Result<Result<(), Error>, JoinError>) -> anyhow::Result<()> {
-    match result {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(error.into()),
-        Err(panic) => Err(worker_panic_error(&panic)),
-    }
-}
-
-/// Returns the error for a worker that panicked. The worker's runs continue with the next process
-/// that drives (executes) them.
-fn worker_panic_error(panic: &JoinError) -> anyhow::Error {
-    CliError::usage_error(format!("the worker failed: {panic}")).with_exit_code(Exit::Busy).into()
 }

@@ -1,7 +1,6 @@
 //! `longhaul ls`: lists runs, newest first. A store is never created only to be listed.
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use longhaul_api::operations::LIST_FULL_RUNS;
 use longhaul_api::query::RunsQuery;
 use longhaul_api::run::{RunBriefView, RunChainView};
@@ -11,12 +10,11 @@ use longhaul_core::time::{Millis, Timestamp};
 use serde_json::json;
 
 use crate::client::Client;
-use crate::client::connect::try_connect_run_client;
-use crate::driver_status::needs_driver;
-use crate::format::{format_duration, format_usd};
-use crate::status_label::{StatusLabel, no_driver_label, status_label};
+use crate::client::connect::with_client_if_any;
+use crate::format::{format_duration, format_usd, name_parser};
+use crate::run_status::{StatusLabel, needs_driver};
 use crate::table::{self, TableCell};
-use crate::{output, resolve, runtime};
+use crate::{output, resolve};
 
 /// Default number of runs that are listed.
 const ROWS_DEFAULT: usize = 20;
@@ -49,8 +47,8 @@ pub(crate) struct ListRunsCommand {
     #[arg(long, conflicts_with = "limit")]
     all: bool,
     /// List only runs with this status; may be repeated
-    #[arg(long, value_parser = status_parser())]
-    status: Vec<String>,
+    #[arg(long, value_parser = name_parser::<Status>(Status::ALL.map(Status::as_str)))]
+    status: Vec<Status>,
     /// List only runs of this agent
     #[arg(long)]
     agent: Option<AgentName>,
@@ -77,25 +75,19 @@ pub(crate) struct ListRunsCommand {
     json: bool,
 }
 
-fn status_parser() -> PossibleValuesParser {
-    PossibleValuesParser::new(Status::ALL.map(Status::as_str))
-}
-
 impl ListRunsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let Some(client) = try_connect_run_client()? else {
+        let listed = with_client_if_any(async |client| match self.json {
+            true => self.print_runs_as_json(client).await,
+            false => self.print_run_table(client).await,
+        })?;
+        if listed.is_none() {
             if self.json {
                 output::print_json(&json!({ "data": [], "next": null }))?;
             }
             output::eprint_line(NO_RUNS);
-            return Ok(());
-        };
-        runtime::build_single_thread_tokio()?.block_on(async {
-            match self.json {
-                true => self.print_runs_as_json(&client).await,
-                false => self.print_run_table(&client).await,
-            }
-        })
+        }
+        Ok(())
     }
 
     /// Returns the maximum number of runs to print, from `--limit` or `--all`.
@@ -104,27 +96,21 @@ impl ListRunsCommand {
     }
 
     async fn build_query(&self, client: &Client) -> anyhow::Result<RunsQuery> {
-        let is_selected =
-            |status: &&Status| self.status.iter().any(|value| value == status.as_str());
+        // `--root` may name any run of the tree.
+        let root = match resolve_optional_run(client, self.root.as_deref()).await? {
+            Some(run) => Some(client.get_run(run).await?.root),
+            None => None,
+        };
         Ok(RunsQuery {
-            status: Status::ALL.iter().filter(is_selected).copied().collect(),
+            status: self.status.clone(),
             agent: self.agent.clone(),
             lane: self.lane.clone(),
             inbox: self.inbox.clone(),
-            root: self.resolve_root_option(client).await?,
+            root,
             parent: resolve_optional_run(client, self.parent.as_deref()).await?,
             after: resolve_optional_run(client, self.after.as_deref()).await?,
             ..RunsQuery::default()
         })
-    }
-
-    /// Returns the root of the tree that `--root` names by any of its runs. `None` if the option is
-    /// not given.
-    async fn resolve_root_option(&self, client: &Client) -> anyhow::Result<Option<RunId>> {
-        match resolve_optional_run(client, self.root.as_deref()).await? {
-            Some(run) => Ok(Some(client.get_run(run).await?.root)),
-            None => Ok(None),
-        }
     }
 
     async fn print_runs_as_json(&self, client: &Client) -> anyhow::Result<()> {
@@ -139,13 +125,14 @@ impl ListRunsCommand {
 
     async fn print_run_table(&self, client: &Client) -> anyhow::Result<()> {
         let count_limit = self.run_limit().max(COUNT_MAX);
-        let mut runs = client.list_runs(self.build_query(client).await?, count_limit + 1).await?;
+        let query = self.build_query(client).await?;
+        let mut runs = client.list_runs(query.clone(), count_limit + 1).await?;
         let count = runs.len();
         runs.truncate(self.run_limit());
         if runs.is_empty() {
-            output::eprint_line(match self.is_filtered() {
-                true => "No run matches.   All runs: longhaul ls --all",
-                false => NO_RUNS,
+            output::eprint_line(match query == RunsQuery::default() {
+                true => NO_RUNS,
+                false => "No run matches.   All runs: longhaul ls --all",
             });
             return Ok(());
         }
@@ -154,10 +141,7 @@ impl ListRunsCommand {
         let is_drivable = |run: &RunBriefView| needs_driver(run.status);
         let has_no_driver =
             runs.iter().any(is_drivable) && !client.has_process_driving_runs().await?;
-        let rows = runs.iter().map(|run| match has_no_driver && is_drivable(run) {
-            true => undriven_run_row(run, now),
-            false => run_row(run, &status_label(run.status, run.reason.as_deref()), now),
-        });
+        let rows = runs.iter().map(|run| run_row(run, has_no_driver && is_drivable(run), now));
         table::print_table(&titles, rows)?;
         let mut footer = match (runs.len(), count) {
             (shown, count) if shown == count => format!("Runs: {shown} in all."),
@@ -175,17 +159,6 @@ impl ListRunsCommand {
         output::eprint_line(&footer);
         Ok(())
     }
-
-    /// Returns whether an option restricts which runs are listed.
-    const fn is_filtered(&self) -> bool {
-        !self.status.is_empty()
-            || self.agent.is_some()
-            || self.lane.is_some()
-            || self.inbox.is_some()
-            || self.root.is_some()
-            || self.parent.is_some()
-            || self.after.is_some()
-    }
 }
 
 /// Returns the id of the run that an option names, if it is set.
@@ -200,24 +173,8 @@ async fn resolve_optional_run(
 }
 
 fn run_needs_person(run: &RunBriefView) -> bool {
-    match run.status {
-        Status::Blocked => true,
-        Status::Waiting => matches!(run.reason.as_deref(), Some("approval" | "question")),
-        Status::Pending
-        | Status::Running
-        | Status::Paused
-        | Status::Completed
-        | Status::Failed
-        | Status::Cancelled => false,
-    }
-}
-
-/// Returns the table row of a run that no worker drives. Its current activity is marked as `last
-/// known`.
-fn undriven_run_row(run: &RunBriefView, now: Timestamp) -> Vec<TableCell> {
-    let last_activity = format!("last known: {}", run.now);
-    let run = RunBriefView { now: last_activity, ..run.clone() };
-    run_row(&run, &no_driver_label(run.status), now)
+    let is_asked = matches!(run.reason.as_deref(), Some("approval" | "question"));
+    run.status == Status::Blocked || (run.status == Status::Waiting && is_asked)
 }
 
 /// Returns the name of a run's agent, followed by `step/steps` if the run belongs to a chain.
@@ -228,23 +185,28 @@ pub(crate) fn agent_and_step_text(agent: &str, chain: Option<&RunChainView>) -> 
     }
 }
 
-fn run_row(run: &RunBriefView, label: &StatusLabel, now: Timestamp) -> Vec<TableCell> {
-    let age = run.finished_at.unwrap_or(now).duration_since(run.created_at);
-    let elapsed = match (run.status.is_terminal(), run.active_ms) {
-        (_, 0) => format_duration(age),
-        // If the run was active for almost the whole time, one figure is enough.
-        (_, active) if active.saturating_mul(10) >= age.0.saturating_mul(9) => format_duration(age),
-        (true | false, _) => {
-            format!("{} ({})", format_duration(age), format_duration(Millis(run.active_ms)))
-        }
+/// Returns the table row of a run. If no worker drives the run, its current activity is marked as `last
+/// known`.
+fn run_row(run: &RunBriefView, has_no_driver: bool, now: Timestamp) -> Vec<TableCell> {
+    let (label, activity) = match has_no_driver {
+        true => (StatusLabel::without_driver(run.status), format!("last known: {}", run.now)),
+        false => (StatusLabel::new(run.status, run.reason.as_deref()), run.now.clone()),
     };
-    vec![
-        TableCell::new(&label.text).with_tone(label.tone),
-        TableCell::new(run.id.to_string()),
-        TableCell::new(agent_and_step_text(&run.agent, run.chain.as_ref())),
-        TableCell::new(&run.now).with_max_chars(NOW_CHARS),
-        TableCell::new(run.turns.to_string()),
-        TableCell::new(format_usd(run.cost_usd)),
-        TableCell::new(elapsed),
-    ]
+    let age = run.finished_at.unwrap_or(now).duration_since(run.created_at);
+    let active = Millis(run.active_ms);
+    // If the run was active for almost the whole time, one figure is enough.
+    let is_always_active = active.0.saturating_mul(10) >= age.0.saturating_mul(9);
+    let elapsed = match active.0 == 0 || is_always_active {
+        true => format_duration(age),
+        false => format!("{} ({})", format_duration(age), format_duration(active)),
+    };
+    table::row(&[
+        &label.cell(),
+        &run.id,
+        &agent_and_step_text(&run.agent, run.chain.as_ref()),
+        &TableCell::new(activity).with_max_chars(NOW_CHARS),
+        &run.turns,
+        &format_usd(run.cost_usd),
+        &elapsed,
+    ])
 }

@@ -7,56 +7,48 @@ mod approve;
 mod batch;
 mod chains;
 mod chaos;
+mod child_process;
 mod cli;
 mod client;
 mod config;
 mod db;
 mod demo;
-mod driver_status;
-mod ephemeral;
+mod environment;
 mod error;
+mod event_printer;
 mod exit;
 mod export;
-mod gate_card;
-mod local_driver;
-mod local_worker;
-
-mod caller_name;
-mod environment;
 mod follow;
 mod followed_run;
 mod form_prompt;
 mod format;
+mod gate_card;
 mod gates;
 mod history_file;
 mod inbox;
-mod inbox_args;
-mod interrupts;
 mod keys;
 mod lanes;
+mod local_driver;
+mod local_worker;
 mod log;
 mod ls;
 mod mcp;
 mod memory;
 mod mock_model;
 mod models;
-mod resolve;
-mod status_label;
-
-mod child_process;
-mod event_printer;
 mod output;
 mod prompt;
 mod record_replay;
+mod resolve;
 mod rules;
 mod run;
 mod run_commands;
 mod run_page;
+mod run_status;
 mod run_tree;
 mod runtime;
 mod sanitize;
 mod schedules;
-mod serve;
 mod server;
 mod show;
 mod spend;
@@ -68,20 +60,17 @@ mod table;
 mod task_args;
 mod transcript;
 mod trust;
-mod version;
 mod watch;
-mod why;
 mod worker;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use longhaul_core::sanitize::is_invisible;
 
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
-    match cli::Cli::try_parse() {
+    match cli::Cli::parse_command_line() {
         Ok(cli) => cli.run(),
         // The message repeats arguments as they are.
         Err(error) if error.use_stderr() && has_invisible_argument() => {

@@ -4,13 +4,13 @@
 
 mod check;
 mod login;
-mod logout;
 mod ls;
 mod report;
 
 use clap::{Args, Subcommand};
 
 use crate::exit::Exit;
+use crate::table::JsonArgs;
 
 const EXAMPLES: &str = "Examples:
   longhaul mcp                    the servers of .mcp.json; starts nothing
@@ -38,30 +38,26 @@ pub(crate) struct McpCommand {
     #[command(subcommand)]
     command: Option<McpSubcommand>,
     #[command(flatten)]
-    list: ls::ListServersCommand,
+    list: JsonArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum McpSubcommand {
     /// Lists the servers of .mcp.json and what is wrong with them; starts nothing
-    #[command(after_help = EXAMPLES)]
-    Ls(ls::ListServersCommand),
+    Ls(JsonArgs),
     /// Starts trusted servers and lists their tools
-    #[command(after_help = EXAMPLES)]
     Check(check::CheckServersCommand),
     /// Logs in to an HTTP server in a browser, and stores the login for all runs
-    #[command(after_help = EXAMPLES)]
     Login(login::LoginCommand),
     /// Deletes the login for a server on this machine
-    #[command(after_help = EXAMPLES)]
-    Logout(logout::LogoutCommand),
+    Logout(login::LogoutCommand),
 }
 
 impl McpCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         match &self.command {
-            None => self.list.run(),
-            Some(McpSubcommand::Ls(ls)) => ls.run(),
+            None => ls::run(&self.list),
+            Some(McpSubcommand::Ls(list)) => ls::run(list),
             Some(McpSubcommand::Check(check)) => check.run(),
             Some(McpSubcommand::Login(login)) => login.run(),
             Some(McpSubcommand::Logout(logout)) => logout.run(),

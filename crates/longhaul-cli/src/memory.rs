@@ -11,12 +11,11 @@ use longhaul_core::note::MemoryNote;
 use longhaul_engine::Longhaul;
 use serde_json::{Value, json};
 
-use crate::client::connect::{
-    connect_or_create_store, find_configured_or_local_server, try_connect_run_client,
-};
+use crate::client::connect::{with_client_if_any, with_client_or_new_store};
 use crate::environment::current_process_env;
-use crate::error::CliError;
+use crate::error::fail;
 use crate::event_printer::{first_line, format_date_time};
+use crate::format::name_parser;
 use crate::table::{self, TableCell};
 use crate::transcript::render_messages;
 use crate::{output, runtime, store_access};
@@ -52,19 +51,14 @@ pub(crate) struct MemoryCommand {
 #[derive(Debug, Subcommand)]
 enum MemorySubcommand {
     /// Shows the messages of a thread, oldest first
-    #[command(after_help = EXAMPLES)]
     Show(ShowThreadCommand),
     /// Adds a message to a thread
-    #[command(after_help = EXAMPLES)]
     Add(AddThreadMessageCommand),
     /// Deletes the messages of a thread
-    #[command(after_help = EXAMPLES)]
     Clear(ClearThreadCommand),
     /// Lists or searches notes about a person or thing
-    #[command(after_help = EXAMPLES)]
     Notes(ListNotesCommand),
     /// Deletes a note, or all notes about a person or thing
-    #[command(after_help = EXAMPLES)]
     Forget(ForgetNotesCommand),
 }
 
@@ -87,7 +81,7 @@ struct AddThreadMessageCommand {
     /// Text of the message
     text: String,
     /// Author of the message: user or assistant
-    #[arg(long, default_value = "user", value_parser = parse_role)]
+    #[arg(long, default_value = "user", value_parser = name_parser::<ThreadMessageRole>(["user", "assistant"]))]
     role: ThreadMessageRole,
     /// Print the result as one JSON object
     #[arg(long)]
@@ -133,11 +127,11 @@ struct ForgetNotesCommand {
 impl MemoryCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            MemorySubcommand::Show(show) => show.print_thread(),
-            MemorySubcommand::Add(add) => add.add_message(),
-            MemorySubcommand::Clear(clear) => clear.clear_thread(),
-            MemorySubcommand::Notes(notes) => notes.print_notes(),
-            MemorySubcommand::Forget(forget) => forget.forget_notes(),
+            MemorySubcommand::Show(show) => show.run(),
+            MemorySubcommand::Add(add) => add.run(),
+            MemorySubcommand::Clear(clear) => clear.run(),
+            MemorySubcommand::Notes(notes) => notes.run(),
+            MemorySubcommand::Forget(forget) => forget.run(),
         }
     }
 }
@@ -147,9 +141,7 @@ fn open_local_store() -> anyhow::Result<Option<ProjectRuntime>> {
     if current_process_env()?.var("LONGHAUL_URL").is_some() {
         let message =
             "LONGHAUL_URL names a server, and notes can only be read where their store is";
-        return Err(CliError::usage_error(message)
-            .with_hint("use the store here", "LONGHAUL_URL= longhaul memory ...")
-            .into());
+        return fail(message, "use the store here", "LONGHAUL_URL= longhaul memory ...");
     }
     store_access::open_existing_store_as_observer()
 }
@@ -158,30 +150,21 @@ fn clamp_list_limit(limit: usize) -> usize {
     limit.clamp(1, LIMIT_MAX)
 }
 
-fn parse_role(text: &str) -> Result<ThreadMessageRole, &'static str> {
-    match text {
-        "user" => Ok(ThreadMessageRole::User),
-        "assistant" => Ok(ThreadMessageRole::Assistant),
-        _ => Err("write user or assistant"),
-    }
-}
-
 impl ShowThreadCommand {
-    fn print_thread(&self) -> anyhow::Result<()> {
+    fn run(&self) -> anyhow::Result<()> {
         let thread = &self.thread;
-        let view = match try_connect_run_client()? {
-            None => ThreadMessagesView { thread: thread.to_string(), count: 0, data: Vec::new() },
-            Some(client) => {
-                let limit_max = if client.is_remote() { REMOTE_MESSAGES_MAX } else { LIMIT_MAX };
-                let limit = Some(clamp_list_limit(self.limit).min(limit_max));
-                let request = LIST_THREAD_MESSAGES.at(thread.clone()).query(&ThreadQuery { limit });
-                runtime::build_single_thread_tokio()?.block_on(client.send(request))?
-            }
-        };
-        if self.json {
-            return output::print_json(&view);
-        }
-        let ThreadMessagesView { count, data: messages, .. } = view;
+        let view = with_client_if_any(async |client| {
+            let limit_max = if client.is_remote() { REMOTE_MESSAGES_MAX } else { LIMIT_MAX };
+            let limit = Some(clamp_list_limit(self.limit).min(limit_max));
+            client.send(LIST_THREAD_MESSAGES.at(thread.clone()).query(&ThreadQuery { limit })).await
+        })?;
+        let empty =
+            || ThreadMessagesView { thread: thread.to_string(), count: 0, data: Vec::new() };
+        output::show(self.json, &view.unwrap_or_else(empty), |view| self.print_messages(view))
+    }
+
+    fn print_messages(&self, view: &ThreadMessagesView) -> anyhow::Result<()> {
+        let ThreadMessagesView { thread, count, data: messages } = view;
         if messages.is_empty() {
             output::eprint_line(&format!(
                 "The thread `{thread}` has no messages.   Add one: longhaul memory add {thread} TEXT"
@@ -192,7 +175,7 @@ impl ShowThreadCommand {
             output::print_untrusted_text(&part)?;
         }
         let shown_count = messages.len() as u64;
-        if shown_count < count {
+        if shown_count < *count {
             let help = match shown_count < clamp_list_limit(self.limit) as u64 {
                 true => format!("A server returns at most {shown_count}."),
                 false => format!("All of them: --limit {count}"),
@@ -204,110 +187,85 @@ impl ShowThreadCommand {
 }
 
 impl AddThreadMessageCommand {
-    fn add_message(&self) -> anyhow::Result<()> {
+    fn run(&self) -> anyhow::Result<()> {
         let (thread, role, text) = (&self.thread, self.role, self.text.clone());
-        let client = connect_or_create_store(find_configured_or_local_server()?)?;
-        let message = NewThreadMessageBody { role, text };
-        let add = client.send(ADD_THREAD_MESSAGE.at(thread.clone()).body(&message));
-        let count = runtime::build_single_thread_tokio()?.block_on(add)?.count;
-        if self.json {
-            return output::print_json(&json!({ "thread": thread, "count": count }));
-        }
-        output::print_text(&format!(
-            "The thread `{thread}` has {} now.",
-            count_with_noun(count, "message")
-        ))
+        let request =
+            ADD_THREAD_MESSAGE.at(thread.clone()).body(&NewThreadMessageBody { role, text });
+        let count = with_client_or_new_store(async |client| Ok(client.send(request).await?.count))?;
+        output::show_text(self.json, &json!({ "thread": thread, "count": count }), |_| {
+            format!("The thread `{thread}` has {} now.", count_with_noun(count, "message"))
+        })
     }
 }
 
 impl ClearThreadCommand {
-    fn clear_thread(&self) -> anyhow::Result<()> {
+    fn run(&self) -> anyhow::Result<()> {
         let thread = &self.thread;
-        let count = match try_connect_run_client()? {
-            None => 0,
-            Some(client) => {
-                let clear = client.send(CLEAR_THREAD.at(thread.clone()));
-                runtime::build_single_thread_tokio()?.block_on(clear)?.deleted
-            }
-        };
-        if self.json {
-            return output::print_json(&json!({ "thread": thread, "deleted": count }));
-        }
-        output::print_text(&format!(
-            "Deleted {} of the thread `{thread}`.",
-            count_with_noun(count, "message")
-        ))
+        let request = CLEAR_THREAD.at(thread.clone());
+        let deleted = with_client_if_any(async |client| Ok(client.send(request).await?.deleted))?;
+        let count = deleted.unwrap_or_default();
+        output::show_text(self.json, &json!({ "thread": thread, "deleted": count }), |_| {
+            format!("Deleted {} of the thread `{thread}`.", count_with_noun(count, "message"))
+        })
     }
 }
 
 impl ListNotesCommand {
-    fn print_notes(&self) -> anyhow::Result<()> {
-        let resource = &self.resource;
-        let query = self.query.join(" ");
+    fn run(&self) -> anyhow::Result<()> {
+        let (resource, query) = (&self.resource, self.query.join(" "));
         let notes = match open_local_store()? {
             None => Vec::new(),
-            Some(runtime) => {
-                let search =
-                    runtime.longhaul.search_notes(resource, &query, clamp_list_limit(self.limit));
-                let notes: Result<Vec<MemoryNote>, _> =
-                    runtime::build_single_thread_tokio()?.block_on(search);
-                notes?
+            Some(store) => {
+                let limit = clamp_list_limit(self.limit);
+                runtime::block_on(async {
+                    Ok(store.longhaul.search_notes(resource, &query, limit).await?)
+                })?
             }
         };
         if self.json {
-            let rows: Vec<Value> = notes.iter().map(note_json).collect();
-            return output::print_json_list(&rows);
+            return output::print_json_list(&notes.iter().map(note_json).collect::<Value>());
         }
-        if notes.is_empty() && query.trim().is_empty() {
-            output::eprint_line(&format!("There are no notes about `{resource}`."));
-        } else if notes.is_empty() {
-            output::eprint_line(&format!(
-                "No note about `{resource}` has any of these words.   All notes: longhaul memory notes {resource}"
-            ));
-        } else {
-            let titles = ["NOTE", "WRITTEN", "TAGS", "TEXT"];
+        if !notes.is_empty() {
             let rows = notes.iter().map(note_row);
-            table::print_table(&titles, rows)?;
+            return table::print_table(&["NOTE", "WRITTEN", "TAGS", "TEXT"], rows);
         }
+        output::eprint_line(&match query.trim() {
+            "" => format!("There are no notes about `{resource}`."),
+            _ => format!(
+                "No note about `{resource}` has any of these words.   All notes: longhaul memory notes {resource}"
+            ),
+        });
         Ok(())
     }
 }
 
 fn note_row(note: &MemoryNote) -> Vec<TableCell> {
-    vec![
-        TableCell::new(note.id.to_string()),
-        TableCell::new(format_date_time(note.at)),
-        TableCell::new(note.tags.join(", ")).with_max_chars(NOTE_CHARS / 2),
-        TableCell::new(first_line(&note.text)).with_max_chars(NOTE_CHARS),
-    ]
+    let tags = TableCell::new(note.tags.join(", ")).with_max_chars(NOTE_CHARS / 2);
+    let text = TableCell::new(first_line(&note.text)).with_max_chars(NOTE_CHARS);
+    table::row(&[&note.id, &format_date_time(note.at), &tags, &text])
 }
 
 fn note_json(note: &MemoryNote) -> Value {
-    json!({
-        "id": note.id,
-        "text": note.text,
-        "tags": note.tags,
-        "run": note.run,
-        "at": note.at,
-    })
+    let MemoryNote { id, text, tags, run, at, .. } = note;
+    json!({ "id": id, "text": text, "tags": tags, "run": run, "at": at })
 }
 
 impl ForgetNotesCommand {
-    fn forget_notes(&self) -> anyhow::Result<()> {
+    fn run(&self) -> anyhow::Result<()> {
         let count = match open_local_store()? {
             None => 0,
-            Some(runtime) => runtime::build_single_thread_tokio()?
-                .block_on(self.delete_notes(&runtime.longhaul))?,
+            Some(store) => runtime::block_on(self.delete_notes(&store.longhaul))?,
         };
         if let (0, Some(note)) = (count, self.note) {
-            return Err(CliError::usage_error(format!("there is no note {note}"))
-                .with_hint("list the notes", "longhaul memory notes RESOURCE")
-                .into());
+            return fail(
+                format!("there is no note {note}"),
+                "list the notes",
+                "longhaul memory notes RESOURCE",
+            );
         }
-        if self.json {
-            return output::print_json(&json!({ "deleted": count }));
-        }
-        output::print_text(&format!("Deleted {}.", count_with_noun(count, "note")))
+        output::show_text(self.json, &json!({ "deleted": count }), |_| {
+            format!("Deleted {}.", count_with_noun(count, "note"))
+        })
     }
 
     async fn delete_notes(&self, longhaul: &Longhaul) -> anyhow::Result<u64> {

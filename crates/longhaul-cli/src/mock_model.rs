@@ -4,7 +4,7 @@
 mod script_folder;
 mod server;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use longhaul_core::time::Millis;
 use longhaul_model::mock::{FaultSettings, MockProvider, RecurringFailure, ScriptSource as _};
 use serde_json::json;
 
-use crate::error::CliError;
+use crate::error::fail;
 use crate::exit::Exit;
 use crate::format::parse_duration;
-use crate::interrupts::{InterruptListener, wait_for_parent_exit};
 use crate::mock_model::script_folder::ScriptFolder;
-use crate::server::{local_url, raise_open_file_limit};
+use crate::runtime::{InterruptListener, wait_for_parent_exit};
+use crate::server::{bind_listener, local_url, raise_open_file_limit};
 use crate::{environment, output, runtime};
 
 /// Default address of the mock. Browsers and Node refuse to connect to some ports, such as 4190.
@@ -93,22 +93,17 @@ pub(crate) struct MockModelCommand {
 impl MockModelCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let folder = self.script_folder()?;
+        let path = folder.path().display();
         if folder.is_outside_project() {
-            let path = folder.path().display();
             let message = format!("`{path}` is a symlink that leads out of the project");
-            return Err(CliError::usage_error(message)
-                .with_hint("name a folder", "longhaul mock-model --scripts DIR")
-                .into());
+            return fail(message, "name a folder", "longhaul mock-model --scripts DIR");
         }
         if !folder.path().is_dir() {
-            let path = folder.path().display();
             let message = format!("there is no script folder `{path}`");
-            return Err(CliError::usage_error(message)
-                .with_hint("name another one", "longhaul mock-model --scripts DIR")
-                .into());
+            return fail(message, "name another one", "longhaul mock-model --scripts DIR");
         }
         raise_open_file_limit();
-        let (listener, address) = self.bind_listener()?;
+        let (listener, address) = bind_listener(&self.listen, "mock-model")?;
         let folder = Arc::new(folder);
         let mock = MockProvider::new(Arc::clone(&folder) as _, self.fault_settings());
         runtime::build_multi_thread_tokio()?.block_on(async {
@@ -148,24 +143,6 @@ impl MockModelCommand {
         }
     }
 
-    fn bind_listener(&self) -> anyhow::Result<(TcpListener, SocketAddr)> {
-        let listen_address = &self.listen;
-        let result = TcpListener::bind(listen_address).and_then(|listener| {
-            let address = listener.local_addr()?;
-            Ok((listener, address))
-        });
-        result.map_err(|error| {
-            let exit = match error.kind() == std::io::ErrorKind::AddrInUse {
-                true => Exit::Busy,
-                false => Exit::Usage,
-            };
-            let message = format!("can't listen on {listen_address}: {error}");
-            let command = "longhaul mock-model --listen 127.0.0.1:0";
-            let failure = CliError::usage_error(message).with_hint("use any free port", command);
-            failure.with_exit_code(exit).into()
-        })
-    }
-
     /// Prints the mock's URL and how to use it with SDKs.
     fn print_url_and_usage(
         &self,
@@ -176,29 +153,19 @@ impl MockModelCommand {
         if !address.ip().is_loopback() {
             output::eprint_line("warning: other machines can reach this mock, and it needs no key");
         }
+        let data =
+            json!({ "message": "ready", "url": url, "pid": std::process::id(), "models": names });
         if self.json {
-            let pid = std::process::id();
-            let ready_message =
-                json!({ "message": "ready", "url": url, "pid": pid, "models": names });
-            return output::print_json(&ready_message);
+            return output::print_json(&data);
         }
         let (count, path) = (names.len(), folder.path().display());
         let noun = if count == 1 { "script" } else { "scripts" };
         output::eprint_line(&format!(
-            "mock-model is ready at {url} with {count} {noun} of {path}; no AI is called"
+            "mock-model is ready at {url} with {count} {noun} of {path}; no AI is called
+  Anthropic SDK  ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any
+  OpenAI SDK     OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=any
+  Longhaul       [providers.mock] api = \"anthropic\", base_url = \"{url}\"; model: mock/NAME"
         ));
-        for (client, settings) in [
-            ("Anthropic SDK", format!("ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any")),
-            ("OpenAI SDK", format!("OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=any")),
-            (
-                "Longhaul",
-                format!(
-                    "[providers.mock] api = \"anthropic\", base_url = \"{url}\"; model: mock/NAME"
-                ),
-            ),
-        ] {
-            output::eprint_line(&format!("  {client:<14} {settings}"));
-        }
         Ok(())
     }
 }

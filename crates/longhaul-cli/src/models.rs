@@ -13,6 +13,7 @@ use longhaul_project::config::settings::Config;
 
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::table::JsonArgs;
 use crate::{environment, output};
 
 const EXAMPLES: &str = "Examples:
@@ -33,20 +34,17 @@ pub(crate) struct ModelsCommand {
     #[command(subcommand)]
     command: Option<ModelsSubcommand>,
     #[command(flatten)]
-    list: ls::ListModelsCommand,
+    list: JsonArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum ModelsSubcommand {
     /// Lists providers, their key variables, short names and the default model; contacts no
     /// provider
-    #[command(after_help = EXAMPLES)]
-    Ls(ls::ListModelsCommand),
+    Ls(JsonArgs),
     /// Fetches the model list of providers, to check their URLs and keys
-    #[command(after_help = EXAMPLES)]
     Check(check::CheckProvidersCommand),
     /// Prints the prices of models
-    #[command(after_help = EXAMPLES)]
     Price(price::ModelPricesCommand),
 }
 
@@ -56,16 +54,15 @@ impl ModelsCommand {
         let config = environment::load_config(&process_env)?;
         let selector = model_selector(&config).map_err(CliError::usage_error)?;
         match &self.command {
-            None => self.list.run(&selector)?,
-            Some(ModelsSubcommand::Ls(ls)) => ls.run(&selector)?,
+            None => ls::run(&self.list, &selector)?,
+            Some(ModelsSubcommand::Ls(list)) => ls::run(list, &selector)?,
             Some(ModelsSubcommand::Price(price)) => price.run(&selector)?,
             Some(ModelsSubcommand::Check(check)) => {
                 print_dotenv_note(&config);
-                let dotenv_selector = environment::load_config_quietly(
-                    &environment::add_dotenv_variables_if_valid(process_env),
-                )?;
+                let dotenv_env = environment::add_dotenv_variables_if_valid(process_env);
+                let dotenv_config = environment::load_config_quietly(&dotenv_env)?;
                 let dotenv_selector =
-                    model_selector(&dotenv_selector).map_err(CliError::usage_error)?;
+                    model_selector(&dotenv_config).map_err(CliError::usage_error)?;
                 return check.run(&config, &selector, &dotenv_selector);
             }
         }

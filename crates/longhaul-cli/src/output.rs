@@ -33,6 +33,24 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
     print_line(&escape_json(&serde_json::to_string(value)?))
 }
 
+/// Prints a value as one line of JSON, or lets `print_text` print it for people.
+pub(crate) fn show<T: Serialize>(
+    json: bool,
+    value: &T,
+    print_text: impl FnOnce(&T) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    if json { print_json(value) } else { print_text(value) }
+}
+
+/// Prints a value as one line of JSON, or as a text for people.
+pub(crate) fn show_text<T: Serialize>(
+    json: bool,
+    value: &T,
+    text: impl FnOnce(&T) -> String,
+) -> anyhow::Result<()> {
+    show(json, value, |value| print_text(&text(value)))
+}
+
 /// Prints a complete list, i.e. one without further pages, to stdout as one line of JSON.
 pub(crate) fn print_json_list(data: &impl Serialize) -> anyhow::Result<()> {
     print_json(&serde_json::json!({ "data": data, "next": null }))
@@ -124,6 +142,16 @@ pub(crate) fn is_interactive() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
+/// Asks a question at the terminal, which only an explicit yes confirms. Without a terminal nobody is
+/// asked, and it is not confirmed.
+pub(crate) fn confirms(question: &str) -> bool {
+    is_interactive() && ask_for_line(question).is_some_and(|answer| is_yes(&answer))
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+}
+
 /// Prints an error with its causes to stderr.
 pub(crate) fn print_error(error: &anyhow::Error) {
     eprint_line(&format!("error: {}", error::message_with_causes(error)));
@@ -163,5 +191,15 @@ mod tests {
         assert!(!printed.contains(is_invisible), "{printed}");
         assert!(printed.contains(r"\udb40\udc41 ä\u200d😀"), "{printed}");
         assert_eq!(serde_json::from_str::<Value>(&printed).unwrap(), data);
+    }
+
+    #[test]
+    fn only_y_or_yes_confirms() {
+        for input in ["y", "Y\n", " yes "] {
+            assert!(is_yes(input), "{input}");
+        }
+        for input in ["", "\n", "n", "no", "yep", "y please"] {
+            assert!(!is_yes(input), "{input}");
+        }
     }
 }

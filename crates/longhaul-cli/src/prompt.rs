@@ -117,16 +117,14 @@ impl TerminalPrompt {
         self.options.clone_from(&gate.options);
         let view = client.get_run(run).await?;
         if view.parent.is_some() && view.chain.is_none() {
-            output::eprint_line(&format!("          the child run {run} of agent {}:", view.agent));
+            eprint_indented(&format!("the child run {run} of agent {}:", view.agent));
         }
         for gate_line in short_gate_card(&gate) {
-            output::eprint_line(&format!("          {gate_line}"));
+            eprint_indented(&gate_line);
         }
         let (id, run) = (gate.id, gate.run);
         if has_submit_again_tag(&gate.tags) {
-            output::eprint_line(&format!(
-                "          no answer can unblock the run:  longhaul cancel {run}"
-            ));
+            eprint_indented(&format!("no answer can unblock the run:  longhaul cancel {run}"));
             if self.is_interactive() {
                 self.commands = "w why · d detach".to_owned();
                 self.ask();
@@ -134,28 +132,26 @@ impl TerminalPrompt {
         } else if self.is_interactive() {
             let scopes: Vec<&str> =
                 gate.scopes.iter().skip(1).map(|scope| scope.as_str()).collect();
-            let prompt = if self.form.is_some() {
+            self.commands = if self.form.is_some() {
                 "type the answers, or: /r reject · /w why · /d detach".to_owned()
             } else if is_question {
                 "type the answer, or: r reject · w why · d detach".to_owned()
-            } else if scopes.is_empty() {
-                "a approve · r [note] reject · s TEXT steer · w why · d detach".to_owned()
             } else {
-                let scopes = scopes.join("|");
-                format!("a [{scopes}] approve · r [note] reject · s TEXT steer · w why · d detach")
+                let scopes = match scopes.is_empty() {
+                    true => String::new(),
+                    false => format!(" [{}]", scopes.join("|")),
+                };
+                format!("a{scopes} approve · r [note] reject · s TEXT steer · w why · d detach")
             };
-            self.commands = prompt;
             if self.form.is_some() {
                 self.print_commands();
             }
             self.ask();
         } else if is_question {
             let command = answer_command(&gate);
-            output::eprint_line(&format!("          answer the question:  {command}"));
+            eprint_indented(&format!("answer the question:  {command}"));
         } else {
-            output::eprint_line(&format!(
-                "          decide:  longhaul approve {id}    or  longhaul reject {id}"
-            ));
+            eprint_indented(&format!("decide:  longhaul approve {id}    or  longhaul reject {id}"));
         }
         Ok(())
     }
@@ -164,12 +160,12 @@ impl TerminalPrompt {
     pub(crate) fn show_message_prompt(&mut self) {
         (self.mode, self.form, self.earliest_answer) = (PromptMode::Message, None, 0);
         self.options.clear();
-        output::eprint_line("          type a message · /end close · w why · d detach");
+        eprint_indented("type a message · /end close · w why · d detach");
     }
 
     /// Prints the commands that the prompt accepts.
     pub(crate) fn print_commands(&self) {
-        output::eprint_line(&format!("          {}", self.commands));
+        eprint_indented(&self.commands);
     }
 
     /// Asks for the answer to a gate that the caller has printed, with these commands.
@@ -187,7 +183,7 @@ impl TerminalPrompt {
             print_unused_line(&line, "typed before the question");
         }
         match self.form.as_ref().and_then(FormPrompt::next_question) {
-            Some(question) => output::eprint_line(&format!("          {question}")),
+            Some(question) => eprint_indented(&question),
             None => self.print_commands(),
         }
         self.earliest_answer = output::earliest_answer_time();
@@ -227,7 +223,7 @@ impl TerminalPrompt {
                 return PromptInput::Detach;
             };
             if line.read_at < self.earliest_answer {
-                output::eprint_line(&format!("          {}", output::early_line_note(&line.text)));
+                eprint_indented(&output::early_line_note(&line.text));
                 self.ask();
                 continue;
             }
@@ -255,7 +251,7 @@ impl TerminalPrompt {
     fn fill_form_and_take_answer(&mut self, line: &str) -> Option<String> {
         let form = self.form.as_mut()?;
         if let Err(input_error) = form.enter_field_value(line) {
-            output::eprint_line(&format!("          {input_error}"));
+            eprint_indented(&input_error);
         }
         if form.next_question().is_none() {
             return self.form.take().map(|form| form.answer_json());
@@ -274,18 +270,16 @@ impl TerminalPrompt {
         let gate = oldest_open_gate(client, run).await?;
         let is_other_gate = gate.as_ref().is_some_and(|gate| Some(gate.id) != self.shown_gate);
         if is_other_gate && !matches!(input, PromptInput::Why | PromptInput::Detach) {
-            output::eprint_line("          the gate was closed meanwhile; the next one:");
+            eprint_indented("the gate was closed meanwhile; the next one:");
             return self.show_oldest_gate(client, run).await;
         }
         let mut scope = AnswerScope::Once;
         let (decision, note) = match (input, &gate) {
             (PromptInput::Approve(requested_scope), Some(gate)) => {
                 if !gate.scopes.contains(&requested_scope) {
-                    let (scope_name, reason) =
-                        (requested_scope.as_str(), "this gate can't be approved that widely");
-                    output::eprint_line(&format!(
-                        "          {reason} ({scope_name}); `a` approves it once"
-                    ));
+                    let scope = requested_scope.as_str();
+                    let reason = format!("this gate can't be approved that widely ({scope})");
+                    eprint_indented(&format!("{reason}; `a` approves it once"));
                     return Ok(());
                 }
                 scope = requested_scope;
@@ -296,12 +290,9 @@ impl TerminalPrompt {
                 (GateDecision::Answer(text), None)
             }
             (PromptInput::Text(text), _) => {
-                let send = client.steer_run(run, text, SteerDelivery::AfterBatch);
-                send.await?;
+                client.steer_run(run, text, SteerDelivery::AfterBatch).await?;
                 if self.mode != PromptMode::Message {
-                    output::eprint_line(
-                        "          message queued; delivered when the run continues",
-                    );
+                    eprint_indented("message queued; delivered when the run continues");
                 }
                 return Ok(());
             }
@@ -311,7 +302,7 @@ impl TerminalPrompt {
             }
             (PromptInput::Why, _) => {
                 let explanation = client.explain_run(run).await?;
-                output::eprint_line(&format!("          {}", explanation.message));
+                eprint_indented(&explanation.message);
                 return Ok(());
             }
             (
@@ -364,12 +355,17 @@ fn parse_prompt_line(line: &str, mode: PromptMode) -> PromptInput {
     }
 }
 
+/// Prints a line below the events, to which the prompt belongs.
+fn eprint_indented(line: &str) {
+    output::eprint_line(&format!("          {line}"));
+}
+
 /// Says that a line that the person typed is not used, unless it is empty.
 fn print_unused_line(line: &TypedLine, reason: &str) {
     let text = sanitize::sanitize_line(line.text.trim());
     let text = sanitize::truncate(&text, output::UNUSED_LINE_CHARS_MAX);
     if !text.is_empty() {
-        output::eprint_line(&format!("          not used: \"{text}\" ({reason})"));
+        eprint_indented(&format!("not used: \"{text}\" ({reason})"));
     }
 }
 

@@ -1,12 +1,11 @@
 //! `--record` and `--replay`: records the model calls of a run to a file called cassette, and
 //! replays them. Only runs that this process drives can be recorded.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::project::ProjectRuntime;
+use longhaul::project::{ProjectOpenOptions, ProjectRuntime, open_runtime};
 use longhaul_core::id::RunId;
 use longhaul_model::cassette::{CassetteHeader, CassetteRecorder};
 use longhaul_project::assemble::redactor::build_redactor;
@@ -14,10 +13,13 @@ use longhaul_project::assemble::{
     cassette_file_path, cassette_folder, prepare_cassette_replay_model,
 };
 use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_project::config::settings::Config;
+use longhaul_store::OpenMode;
 
 use crate::error::CliError;
 use crate::format::format_model_exchange_count;
-use crate::{environment, output, store_access};
+use crate::store_access::store_open_options;
+use crate::{environment, output};
 
 /// Command-line options for recording and replaying model calls.
 #[derive(Debug, Args)]
@@ -25,11 +27,11 @@ pub(crate) struct CassetteArgs {
     /// Record every model call to .longhaul/cassettes/NAME.jsonl, with secrets redacted, while this
     /// command drives the run; without a name the run's id is used
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", require_equals = true, conflicts_with = "replay")]
-    record: Option<String>,
+    pub(crate) record: Option<String>,
     /// Call no model, but replay the replies of this cassette, given as a name or a file. A request
     /// that differs from the recorded one fails the run and shows the first difference
     #[arg(long, value_name = "CASSETTE", conflicts_with = "model")]
-    replay: Option<String>,
+    pub(crate) replay: Option<String>,
     /// Replay replies by turn number only, even if the requests differ
     #[arg(long, requires = "replay")]
     loose: bool,
@@ -50,16 +52,6 @@ impl CassetteArgs {
         model.map(Some).map_err(|reason| CliError::usage_error(reason).into())
     }
 
-    /// Returns whether the run's model calls are recorded.
-    pub(crate) const fn is_recording(&self) -> bool {
-        self.record.is_some()
-    }
-
-    /// Returns whether the model calls of the run are replayed.
-    pub(crate) const fn is_replaying(&self) -> bool {
-        self.replay.is_some()
-    }
-
     /// Opens the store to drive (execute) the run and record its model calls. Fails if another
     /// process executes the runs of the store.
     pub(crate) fn open_store_for_recording(
@@ -71,14 +63,23 @@ impl CassetteArgs {
         if let Some(name) = self.record.as_deref().filter(|name| !name.is_empty()) {
             cassette_file_path(&config, name).map_err(CliError::usage_error)?;
         }
-        let recorder = Arc::new(CassetteRecorder::new(build_redactor(&config)));
-        let folder = cassette_folder(&config);
-        let result = recorder.create_temp_file(&folder);
-        result.with_context(|| format!("cassettes can't be written to {}", folder.display()))?;
-        let runtime =
-            store_access::open_store_as_recording_driver(process_env, Arc::clone(&recorder))?;
+        let recorder = create_recorder(&config)?;
+        let options = ProjectOpenOptions {
+            recorder: Some(Arc::clone(&recorder)),
+            ..store_open_options(OpenMode::Driver)
+        };
+        let runtime = open_runtime(environment::load_config(process_env)?, options)?;
         Ok(RecordingSession { runtime, recorder, name: self.record.clone().unwrap_or_default() })
     }
+}
+
+/// Creates a recorder of model calls, which redacts the secrets of these settings.
+pub(crate) fn create_recorder(config: &Config) -> anyhow::Result<Arc<CassetteRecorder>> {
+    let recorder = Arc::new(CassetteRecorder::new(build_redactor(config)));
+    let folder = cassette_folder(config);
+    let result = recorder.create_temp_file(&folder);
+    result.with_context(|| format!("cassettes can't be written to {}", folder.display()))?;
+    Ok(recorder)
 }
 
 /// Returns the error for recording a run that another process drives.
@@ -93,8 +94,9 @@ pub(crate) fn recording_needs_own_driver_error() -> CliError {
 #[derive(Debug)]
 pub(crate) struct RecordingSession {
     pub(crate) runtime: ProjectRuntime,
-    recorder: Arc<CassetteRecorder>,
-    name: String,
+    pub(crate) recorder: Arc<CassetteRecorder>,
+    /// Name of the cassette. Empty if it has the name of the run.
+    pub(crate) name: String,
 }
 
 impl RecordingSession {
@@ -103,7 +105,9 @@ impl RecordingSession {
     pub(crate) async fn begin_cassette(&self, run: RunId, agent: &str) -> anyhow::Result<()> {
         let now = self.runtime.longhaul.store_time().await?;
         let header = CassetteHeader::new(run.to_string(), agent.to_owned(), now.to_string());
-        let path = self.cassette_path(run)?;
+        let name = if self.name.is_empty() { run.to_string() } else { self.name.clone() };
+        let path =
+            cassette_file_path(&self.runtime.config, &name).map_err(CliError::usage_error)?;
         let result = self.recorder.start_recording(run, &header, &path);
         result.with_context(|| format!("{} can't be written", path.display()))
     }
@@ -123,13 +127,5 @@ impl RecordingSession {
             None => "no model was called, so nothing was recorded".to_owned(),
         });
         Ok(())
-    }
-
-    fn cassette_path(&self, run: RunId) -> anyhow::Result<PathBuf> {
-        let name = match self.name.as_str() {
-            "" => run.to_string(),
-            name => name.to_owned(),
-        };
-        Ok(cassette_file_path(&self.runtime.config, &name).map_err(CliError::usage_error)?)
     }
 }

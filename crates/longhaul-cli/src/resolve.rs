@@ -9,10 +9,9 @@ use longhaul_core::id::{GateId, RuleId, RunId};
 use longhaul_core::status::Status;
 
 use crate::client::Client;
-use crate::client::connect::connect_run_client;
-use crate::error::CliError;
+use crate::client::connect::with_client;
+use crate::error::{CliError, fail};
 use crate::event_printer::first_line;
-use crate::runtime;
 
 /// Maximum number of the newest runs or gates that are searched for an id suffix.
 const SEARCHED_MAX: usize = 10_000;
@@ -29,10 +28,9 @@ pub(crate) fn with_resolved_run<T>(
     id: &str,
     act: impl AsyncFnOnce(&Client, RunId) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let client = connect_run_client()?;
-    runtime::build_single_thread_tokio()?.block_on(async {
-        let run = resolve_run_id(&client, id).await?;
-        act(&client, run).await
+    with_client(async |client| {
+        let run = resolve_run_id(client, id).await?;
+        act(client, run).await
     })
 }
 
@@ -42,10 +40,9 @@ pub(crate) fn with_resolved_gate<T>(
     id: &str,
     act: impl AsyncFnOnce(&Client, GateView) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let client = connect_run_client()?;
-    runtime::build_single_thread_tokio()?.block_on(async {
-        let gate = resolve_gate_by_gate_or_run_id(&client, id).await?;
-        act(&client, gate).await
+    with_client(async |client| {
+        let gate = resolve_gate_by_gate_or_run_id(client, id).await?;
+        act(client, gate).await
     })
 }
 
@@ -60,9 +57,7 @@ pub(crate) async fn resolve_run_id(client: &Client, id: &str) -> anyhow::Result<
         return match rows.iter().find(|row| !is_child(row)).or(rows.first()) {
             Some(row) if is_child(row) => Ok(client.get_run(row.id).await?.root),
             Some(row) => Ok(row.id),
-            None => Err(CliError::usage_error("there is no run yet")
-                .with_hint("try the demo", "longhaul demo")
-                .into()),
+            None => fail("there is no run yet", "try the demo", "longhaul demo"),
         };
     }
     let end = parse_id_suffix(id, RunId::PREFIX)?;
@@ -139,11 +134,11 @@ async fn find_only_open_gate(client: &Client, run: RunId) -> anyhow::Result<Gate
             // Fails if there is no such run at all.
             let view = client.get_run(run).await?;
             let status = view.status.as_str();
-            Err(CliError::usage_error(format!(
-                "{run} is {status} and is not waiting for an answer"
-            ))
-            .with_hint("see what the run does", format!("longhaul why {run}"))
-            .into())
+            fail(
+                format!("{run} is {status} and is not waiting for an answer"),
+                "see what the run does",
+                format!("longhaul why {run}"),
+            )
         }
         (Some(gate), other_count) => {
             let count = other_count + 1;
@@ -177,7 +172,7 @@ fn parse_id_suffix<'a>(id: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
             "`{id}` is not an id: give the whole id, or its last {SUFFIX_CHARS_MIN} characters or more{last_note}"
         );
         let (label, command) = hint_to_list_candidates(prefix);
-        return Err(CliError::usage_error(message).with_hint(label, command).into());
+        return fail(message, label, command);
     }
     Ok(suffix)
 }
@@ -190,15 +185,11 @@ fn expect_one_id_match<Id: Copy + std::fmt::Display>(
     let (list_label, command) = hint_to_list_candidates(kind);
     match matches {
         [only] => Ok(*only),
-        [] => Err(CliError::usage_error(format!("there is no {kind} whose id ends in `{suffix}`"))
-            .with_hint(list_label, command)
-            .into()),
+        [] => fail(format!("there is no {kind} whose id ends in `{suffix}`"), list_label, command),
         several => {
             let names: Vec<String> = several.iter().take(10).map(ToString::to_string).collect();
             let message = format!("several ids end in `{suffix}`: {}", names.join(", "));
-            Err(CliError::usage_error(message)
-                .with_hint(&format!("give more characters of the id; {list_label}"), command)
-                .into())
+            fail(message, &format!("give more characters of the id; {list_label}"), command)
         }
     }
 }

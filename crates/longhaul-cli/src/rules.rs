@@ -7,12 +7,12 @@ use longhaul_api::query::RulesQuery;
 use longhaul_api::rule::RuleView;
 use longhaul_core::policy::gate::AnswerScope;
 
-use crate::client::connect::{connect_run_client, try_connect_run_client};
+use crate::client::connect::{with_client, with_client_if_any};
 use crate::event_printer::format_date_time;
 use crate::format::rule_pattern_text;
 use crate::style::TextTone;
 use crate::table::{self, TableCell};
-use crate::{output, resolve, runtime};
+use crate::{output, resolve};
 
 /// Maximum number of remembered approvals that are listed.
 const ROWS_MAX: usize = 10_000;
@@ -36,10 +36,9 @@ pub(crate) struct RulesCommand {
 #[derive(Debug, Subcommand)]
 enum RulesSubcommand {
     /// Lists the remembered approvals, newest first
-    #[command(after_help = EXAMPLES)]
     Ls(ListRulesCommand),
     /// Revokes a remembered approval: later calls ask again
-    #[command(after_help = EXAMPLES, visible_alias = "revoke")]
+    #[command(visible_alias = "revoke")]
     Rm(RevokeRuleCommand),
 }
 
@@ -66,55 +65,41 @@ struct RevokeRuleCommand {
 impl RulesCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            None => self.list.print_rule_list(),
-            Some(RulesSubcommand::Ls(list)) => list.print_rule_list(),
-            Some(RulesSubcommand::Rm(revoke)) => revoke.revoke_rule(),
+            None => self.list.run(),
+            Some(RulesSubcommand::Ls(list)) => list.run(),
+            Some(RulesSubcommand::Rm(revoke)) => revoke.run(),
         }
     }
 }
 
 impl ListRulesCommand {
-    fn print_rule_list(&self) -> anyhow::Result<()> {
+    fn run(&self) -> anyhow::Result<()> {
         let query = RulesQuery { all: self.all, ..RulesQuery::default() };
-        let rules = match try_connect_run_client()? {
-            Some(client) => {
-                let rules = client.list(LIST_RULES, query, ROWS_MAX);
-                runtime::build_single_thread_tokio()?.block_on(rules)?
-            }
-            None => Vec::new(),
-        };
-        if self.json {
-            return output::print_json_list(&rules);
-        }
-        if rules.is_empty() {
-            output::eprint_line("No approval is remembered.   longhaul approve GATE --for agent");
-            return Ok(());
-        }
+        let rules =
+            with_client_if_any(async |client| client.list(LIST_RULES, query, ROWS_MAX).await)?;
         let titles = ["RULE", "FOR", "ALLOWS", "BY", "WHEN", "USED", "LAST USED"];
-        table::print_table(&titles, rules.iter().map(rule_row))
+        let note = "No approval is remembered.   longhaul approve GATE --for agent";
+        table::show_list(self.json, &rules.unwrap_or_default(), (&titles, note), rule_row)
     }
 }
 
 impl RevokeRuleCommand {
-    fn revoke_rule(&self) -> anyhow::Result<()> {
-        let client = connect_run_client()?;
-        let rule = runtime::build_single_thread_tokio()?.block_on(async {
-            let rule = resolve::resolve_rule_id(&client, &self.rule).await?;
+    fn run(&self) -> anyhow::Result<()> {
+        let rule = with_client(async |client| {
+            let rule = resolve::resolve_rule_id(client, &self.rule).await?;
             client.send(REVOKE_RULE.at(rule)).await
         })?;
-        if self.json {
-            return output::print_json(&rule);
-        }
-        let allowed = rule_pattern_text(&rule.pattern);
-        output::print_text(&format!(
-            "Revoked: {allowed} asks again, unless another remembered approval covers it   {}",
-            rule.id
-        ))
+        output::show_text(self.json, &rule, |rule| {
+            let allowed = rule_pattern_text(&rule.pattern);
+            let id = rule.id;
+            format!(
+                "Revoked: {allowed} asks again, unless another remembered approval covers it   {id}"
+            )
+        })
     }
 }
 
 fn rule_row(rule: &RuleView) -> Vec<TableCell> {
-    let used = rule.used.to_string();
     let last_use = match (&rule.revoked, rule.last_used_at) {
         (Some(revoked), _) => {
             format!("revoked by {}, {}", revoked.by, format_date_time(revoked.at))
@@ -122,15 +107,15 @@ fn rule_row(rule: &RuleView) -> Vec<TableCell> {
         (None, Some(at)) => format_date_time(at),
         (None, None) => "-".to_owned(),
     };
-    vec![
-        TableCell::new(rule.id.to_string()).with_tone(TextTone::Dim),
-        TableCell::new(rule_scope_text(rule)),
-        TableCell::new(rule_pattern_text(&rule.pattern)),
-        TableCell::new(&rule.by),
-        TableCell::new(format_date_time(rule.at)),
-        TableCell::new(used),
-        TableCell::new(last_use),
-    ]
+    table::row(&[
+        &TableCell::toned(rule.id, TextTone::Dim),
+        &rule_scope_text(rule),
+        &rule_pattern_text(&rule.pattern),
+        &rule.by,
+        &format_date_time(rule.at),
+        &rule.used,
+        &last_use,
+    ])
 }
 
 fn rule_scope_text(rule: &RuleView) -> String {

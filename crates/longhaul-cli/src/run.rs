@@ -5,22 +5,25 @@
 //! messages.
 
 use clap::Args;
+use longhaul::project::{ProjectRuntime, open_runtime_in_memory};
+use longhaul_api::task::Task;
 use longhaul_core::id::Seq;
 use longhaul_core::time::Millis;
+use longhaul_engine::agent::Agent;
 use longhaul_project::agents::loaded_agents::LoadedAgents;
 use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_store::OpenMode;
 
 use crate::client::Client;
 use crate::client::connect::{connect_or_create_store, find_configured_or_local_server};
-use crate::ephemeral::EphemeralRunArgs;
-use crate::error::CliError;
+use crate::error::fail;
 use crate::exit::Exit;
 use crate::follow::{FinalOutputFormat, RunFollowOptions};
 use crate::followed_run::FollowedRun;
 use crate::format::parse_duration;
-use crate::interrupts::InterruptListener;
 use crate::record_replay::{CassetteArgs, recording_needs_own_driver_error};
-use crate::store_access::open_store_as_driver_or_observer;
+use crate::runtime::InterruptListener;
+use crate::store_access::{open_store_as_driver_or_observer, store_open_options};
 use crate::submit::prepare_task;
 use crate::task_args::TaskArgs;
 use crate::trust::confirm;
@@ -57,8 +60,9 @@ pub(crate) struct RunTaskCommand {
     wait: bool,
     #[command(flatten)]
     record_replay: CassetteArgs,
-    #[command(flatten)]
-    ephemeral: EphemeralRunArgs,
+    /// Store nothing: no store, no journal, no lock. Files that tools write are kept
+    #[arg(long, conflicts_with_all = ["record", "thread", "inbox", "idempotency_key"])]
+    ephemeral: bool,
 }
 
 /// Command-line options for following a run.
@@ -120,13 +124,12 @@ impl RunTaskCommand {
 
     /// Fails if `--chain` is combined with an option that works for a single run only.
     fn check_chain_options(&self) -> anyhow::Result<()> {
-        let uses_cassette = self.record_replay.is_recording() || self.record_replay.is_replaying();
-        if self.task.chain().is_some() && (self.ephemeral.is_enabled() || uses_cassette) {
+        let CassetteArgs { record, replay, .. } = &self.record_replay;
+        let uses_cassette = record.is_some() || replay.is_some();
+        if self.task.chain_and_step().0.is_some() && (self.ephemeral || uses_cassette) {
             let message = "a chain can't be recorded, replayed or run with --ephemeral";
             let hint = "longhaul run --chain NAME ...";
-            return Err(CliError::usage_error(message)
-                .with_hint("run it in the store", hint)
-                .into());
+            return fail(message, "run it in the store", hint);
         }
         Ok(())
     }
@@ -134,7 +137,7 @@ impl RunTaskCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let timeout = self.follow.timeout;
         self.check_chain_options()?;
-        if self.ephemeral.is_enabled() {
+        if self.ephemeral {
             return self.run_ephemeral(timeout);
         }
         // Errors are reported before anything is created on disk.
@@ -144,7 +147,7 @@ impl RunTaskCommand {
             Some(_) => environment::add_dotenv_variables_if_valid(process_env),
             None => environment::add_dotenv_variables(process_env)?,
         };
-        if self.record_replay.is_recording() && server.is_some() {
+        if self.record_replay.record.is_some() && server.is_some() {
             return Err(recording_needs_own_driver_error().into());
         }
         let mut task_args = self.task.clone();
@@ -159,17 +162,19 @@ impl RunTaskCommand {
             let unattended = options.silent || options.stop_at_person;
             self.ask_for_trust(agents, &process_env, unattended)?;
         }
-        let recording = match self.record_replay.is_recording() {
+        let recording = match self.record_replay.record.is_some() {
             true => Some(self.record_replay.open_store_for_recording(&process_env)?),
             false => None,
         };
         let opened_store = match (&server, &recording) {
             (Some(_), _) | (None, Some(_)) => None,
-            (None, None) => Some(open_store_as_driver_or_observer(&process_env, agents)?),
+            (None, None) => {
+                Some(open_store_as_driver_or_observer(&process_env, agents, options.silent)?)
+            }
         };
         let local_runtime = match &recording {
             Some(recording) => Some(&recording.runtime),
-            None => opened_store.as_ref().map(|db| db.note_driver_and_get_runtime(options.silent)),
+            None => opened_store.as_ref(),
         };
         let client: Client = match (server, local_runtime) {
             (_, Some(runtime)) => Client::for_store(runtime)?,
@@ -222,9 +227,7 @@ impl RunTaskCommand {
     fn run_ephemeral(&self, timeout: Option<Millis>) -> anyhow::Result<Exit> {
         let options = RunFollowOptions { is_only_client: true, ..self.follow_options() };
         let quiet = self.follow.quiet;
-        let result =
-            self.ephemeral.open_runtime_and_prepare_task(&self.task, &self.record_replay, quiet);
-        let (runtime, task) = result?;
+        let (runtime, task) = self.open_in_memory_and_prepare_task(quiet)?;
         let client = Client::for_store(&runtime)?;
         runtime::build_multi_thread_tokio()?.block_on(async {
             let interrupts = InterruptListener::listen()?;
@@ -244,4 +247,34 @@ impl RunTaskCommand {
             followed_run.follow_to_end(options, interrupts).await
         })
     }
+
+    /// Opens the project on an in-memory store and builds the task that an ephemeral run executes.
+    fn open_in_memory_and_prepare_task(
+        &self,
+        silent: bool,
+    ) -> anyhow::Result<(ProjectRuntime, Task)> {
+        let process_env = environment::add_dotenv_variables(environment::current_process_env()?)?;
+        let mut args = self.task.clone();
+        if let Some(model) = self.record_replay.replay_model_from_args(&process_env)? {
+            args.set_model(model);
+        }
+        let task = prepare_task(&args, None, &process_env)?.print_notes_and_take_task(silent);
+        let config = environment::load_config(&process_env)?;
+        let runtime = open_runtime_in_memory(config, store_open_options(OpenMode::Driver))?;
+        if let Ok(agent) = runtime.longhaul.get_agent(args.agent_name()) {
+            check_no_effect_keys(&agent)?;
+            // Nobody could send a follow-up message.
+            runtime.longhaul.register(Agent { keep_open: None, ..(*agent).clone() });
+        }
+        Ok((runtime, task))
+    }
+}
+
+/// Fails if the agent has effect keys (keys of effects that happen at most once over all runs),
+/// because they need the store. The error contains the command that runs the agent in the store.
+fn check_no_effect_keys(agent: &Agent) -> anyhow::Result<()> {
+    longhaul::ephemeral::check_no_effect_keys(agent).or_else(|error| {
+        let command = format!("longhaul run {} ...", agent.name);
+        fail(error.to_string(), "run the agent in the store", command)
+    })
 }

@@ -1,23 +1,22 @@
 //! `longhaul cancel`, `close`, `pause`, `resume` and `retry`: commands that act on one or more runs. All
 //! runs are looked up before the first one is changed. `longhaul free-key` acts on a call of a run.
 
-use clap::Args;
-use longhaul_api::effect_key::FreeKeyBody;
+use clap::{Args, Subcommand};
 use longhaul_api::operations::{
     CANCEL_RUN, CLOSE_RUN, FREE_EFFECT_KEY, PAUSE_RUN, RESUME_RUN, RETRY_RUN,
 };
 use longhaul_api::query::RunsQuery;
-use longhaul_api::run::{CancelBody, ResumeBody, RunView};
+use longhaul_api::run::{CancelBody, FreeKeyBody, ResumeBody, RunView};
 use longhaul_api::why::RunExplanation;
 use longhaul_core::id::{CallId, RunId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::status::Status;
 
 use crate::client::Client;
-use crate::client::connect::connect_run_client;
+use crate::client::connect::with_client;
 use crate::exit::Exit;
 use crate::task_args::parse_budget_caps;
-use crate::{error, output, resolve, runtime};
+use crate::{error, output, resolve};
 
 const CANCEL_EXAMPLES: &str = "Examples:
   longhaul cancel @last
@@ -49,9 +48,12 @@ const RETRY_EXAMPLES: &str = "Examples:
 A retry is a new run: it continues from the last good event of the failed run, with the same agent
 version and budget, and joins the end of the same lane.";
 
+/// Maximum number of child runs that are searched for open ones.
+const CHILDREN_MAX: usize = 1_000;
+
 /// The runs that a command acts on, and its output format.
 #[derive(Debug, Args)]
-struct RunIdArgs {
+pub(crate) struct RunIdArgs {
     /// Runs to act on: ids, the last six characters of ids, or @last
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<String>,
@@ -60,84 +62,37 @@ struct RunIdArgs {
     json: bool,
 }
 
-/// Arguments of `longhaul cancel`.
-#[derive(Debug, Args)]
-#[command(after_help = CANCEL_EXAMPLES)]
-pub(crate) struct CancelRunsCommand {
-    #[command(flatten)]
-    args: RunIdArgs,
-    /// Reason for the cancellation, recorded in the journal
-    #[arg(long, default_value = "cancelled from the command line")]
-    reason: String,
-}
-
-/// Arguments of `longhaul close`.
-#[derive(Debug, Args)]
-#[command(after_help = CLOSE_EXAMPLES)]
-pub(crate) struct CloseRunsCommand {
-    #[command(flatten)]
-    args: RunIdArgs,
-}
-
-/// Maximum number of child runs that are searched for open ones.
-const CHILDREN_MAX: usize = 1_000;
-
-/// Arguments of `longhaul pause`.
-#[derive(Debug, Args)]
-#[command(after_help = PAUSE_EXAMPLES)]
-pub(crate) struct PauseRunsCommand {
-    #[command(flatten)]
-    args: RunIdArgs,
-}
-
-/// Arguments of `longhaul resume`.
-#[derive(Debug, Args)]
-#[command(after_help = RESUME_EXAMPLES)]
-pub(crate) struct ResumeRunsCommand {
-    #[command(flatten)]
-    args: RunIdArgs,
-    /// Higher caps of the budget: dollars, or a list such as
-    /// usd=20,turns=500,tokens=1000000,active_time=8h
-    #[arg(long, value_parser = parse_budget_caps)]
-    budget: Option<BudgetRaise>,
-}
-
-/// Arguments of `longhaul retry`.
-#[derive(Debug, Args)]
-#[command(after_help = RETRY_EXAMPLES)]
-pub(crate) struct RetryRunsCommand {
-    #[command(flatten)]
-    args: RunIdArgs,
-}
-
-impl CancelRunsCommand {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Cancel(&self.reason).connect_and_apply_to_runs(&self.args)
-    }
-}
-
-impl CloseRunsCommand {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Close.connect_and_apply_to_runs(&self.args)
-    }
-}
-
-impl PauseRunsCommand {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Pause.connect_and_apply_to_runs(&self.args)
-    }
-}
-
-impl ResumeRunsCommand {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Resume(self.budget).connect_and_apply_to_runs(&self.args)
-    }
-}
-
-impl RetryRunsCommand {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunAction::Retry.connect_and_apply_to_runs(&self.args)
-    }
+/// The commands that act on one or more runs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// Pauses runs
+    #[command(after_help = PAUSE_EXAMPLES)]
+    Pause(RunIdArgs),
+    /// Resumes runs, optionally with a larger budget
+    #[command(after_help = RESUME_EXAMPLES)]
+    Resume {
+        #[command(flatten)]
+        args: RunIdArgs,
+        /// Higher caps of the budget: dollars, or a list such as
+        /// usd=20,turns=500,tokens=1000000,active_time=8h
+        #[arg(long, value_parser = parse_budget_caps)]
+        budget: Option<BudgetRaise>,
+    },
+    /// Cancels runs
+    #[command(after_help = CANCEL_EXAMPLES)]
+    Cancel {
+        #[command(flatten)]
+        args: RunIdArgs,
+        /// Reason for the cancellation, recorded in the journal
+        #[arg(long, default_value = "cancelled from the command line")]
+        reason: String,
+    },
+    /// Completes runs that have a result and stay open for messages
+    #[command(after_help = CLOSE_EXAMPLES)]
+    Close(RunIdArgs),
+    /// Retries failed runs from the last good event, as new runs
+    #[command(after_help = RETRY_EXAMPLES)]
+    Retry(RunIdArgs),
 }
 
 const FREE_KEY_EXAMPLES: &str = "Examples:
@@ -167,31 +122,21 @@ impl FreeKeyCommand {
         let body = FreeKeyBody { call: self.call, note: self.note.trim().to_owned() };
         resolve::with_resolved_run(&self.run, async |client, run| {
             let freed = client.send(FREE_EFFECT_KEY.at(run).body(&body)).await?;
-            match self.json {
-                true => output::print_json(&freed),
-                false => output::print_text(&format!("{run} {}: {}", freed.call, freed.text)),
-            }
+            output::show_text(self.json, &freed, |freed| {
+                format!("{run} {}: {}", freed.call, freed.text)
+            })
         })
     }
 }
 
-/// Action of a command on its runs: cancel, close, pause, resume or retry.
-enum RunAction<'a> {
-    /// Cancels the run for this reason.
-    Cancel(&'a str),
-    /// Completes the run, which stays open for messages.
-    Close,
-    Pause,
-    /// Resumes the run. `None` means that its budget stays as it is.
-    Resume(Option<BudgetRaise>),
-    /// Retries the failed run, as a new run.
-    Retry,
-}
-
-impl RunAction<'_> {
-    fn connect_and_apply_to_runs(&self, args: &RunIdArgs) -> anyhow::Result<Exit> {
-        let client = connect_run_client()?;
-        runtime::build_single_thread_tokio()?.block_on(self.apply_to_runs(&client, args))
+impl RunsCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let (Self::Pause(args)
+        | Self::Resume { args, .. }
+        | Self::Cancel { args, .. }
+        | Self::Close(args)
+        | Self::Retry(args)) = self;
+        with_client(async |client| self.apply_to_runs(client, args).await)
     }
 
     async fn apply_to_runs(&self, client: &Client, args: &RunIdArgs) -> anyhow::Result<Exit> {
@@ -235,17 +180,17 @@ impl RunAction<'_> {
 
     async fn apply_to_run(&self, client: &Client, run: RunId) -> anyhow::Result<RunView> {
         match self {
-            Self::Cancel(reason) => {
-                let reason = (*reason).to_owned();
+            Self::Cancel { reason, .. } => {
+                let reason = reason.clone();
                 client.send(CANCEL_RUN.at(run).body(&CancelBody { reason })).await
             }
-            Self::Close => client.send(CLOSE_RUN.at(run)).await,
-            Self::Pause => client.send(PAUSE_RUN.at(run)).await,
-            Self::Resume(raise) => {
-                let budget = raise.map(Into::into);
+            Self::Close(_) => client.send(CLOSE_RUN.at(run)).await,
+            Self::Pause(_) => client.send(PAUSE_RUN.at(run)).await,
+            Self::Resume { budget, .. } => {
+                let budget = budget.map(Into::into);
                 client.send(RESUME_RUN.at(run).body(&ResumeBody { budget })).await
             }
-            Self::Retry => client.send(RETRY_RUN.at(run)).await,
+            Self::Retry(_) => client.send(RETRY_RUN.at(run)).await,
         }
     }
 
@@ -253,25 +198,24 @@ impl RunAction<'_> {
     /// the newest run of its chain instead. Empty if the given run itself was changed.
     fn note_if_other_run_changed(&self, requested_run: RunId, changed: &RunView) -> String {
         let chain_run = match self {
-            Self::Retry => changed.retry_of.unwrap_or(requested_run),
-            Self::Cancel(_) | Self::Close | Self::Pause | Self::Resume(_) => changed.id,
-        };
-        match (&changed.chain, chain_run == requested_run) {
-            (Some(chain), false) => {
-                let (step, step_count) = (chain.step, chain.of);
-                format!(
-                    "{requested_run} has ended; its chain is at step {step} of {step_count}, \
-                     {chain_run}. "
-                )
+            Self::Retry(_) => changed.retry_of.unwrap_or(requested_run),
+            Self::Pause(_) | Self::Resume { .. } | Self::Cancel { .. } | Self::Close(_) => {
+                changed.id
             }
-            (Some(_), true) | (None, _) => String::new(),
-        }
+        };
+        let Some(chain) = changed.chain.as_ref().filter(|_| chain_run != requested_run) else {
+            return String::new();
+        };
+        let (step, step_count) = (chain.step, chain.of);
+        format!(
+            "{requested_run} has ended; its chain is at step {step} of {step_count}, {chain_run}. "
+        )
     }
 
     /// Returns a sentence about the open child runs of a run that was cancelled. Empty if there are
     /// none, or for other actions.
     async fn open_children_text(&self, client: &Client, run: RunId) -> anyhow::Result<String> {
-        if !matches!(self, Self::Cancel(_)) {
+        if !matches!(self, Self::Cancel { .. }) {
             return Ok(String::new());
         }
         let query = RunsQuery { parent: Some(run), ..RunsQuery::default() };
@@ -297,58 +241,55 @@ impl RunAction<'_> {
         let (old_status, explanation) = before;
         let id = run.id;
         let is_parked = matches!(old_status, Status::Waiting | Status::Blocked);
-        let no_worker = format!("No worker drives the run now. To drive it: longhaul watch {id}");
+        let no_worker = match has_process_driving_runs {
+            true => String::new(),
+            false => format!(" No worker drives the run now. To drive it: longhaul watch {id}"),
+        };
+        let when = |driven: &'static str, undriven: &'static str| match has_process_driving_runs {
+            true => driven,
+            false => undriven,
+        };
         match (self, run.status) {
-            (Self::Cancel(_), Status::Cancelled) => format!("{id} is cancelled."),
-            (Self::Close, _) => format!("{id} is completed.   See its result: longhaul show {id}"),
-            (Self::Cancel(_), _) if has_process_driving_runs => {
-                format!("{id}: cancel requested; it takes effect within 10 s.")
+            (Self::Cancel { .. }, Status::Cancelled) => format!("{id} is cancelled."),
+            (Self::Cancel { .. }, _) => {
+                let when = when("within 10 s", "when a worker executes the run");
+                format!("{id}: cancel requested; it takes effect {when}.{no_worker}")
             }
-            (Self::Cancel(_), _) => {
-                format!(
-                    "{id}: cancel requested; it takes effect when a worker executes the run. {no_worker}"
-                )
+            (Self::Close(_), _) => {
+                format!("{id} is completed.   See its result: longhaul show {id}")
             }
-            (Self::Pause, Status::Paused) => {
+            (Self::Pause(_), Status::Paused) => {
                 format!("{id} is paused.   Resume it: longhaul resume {id}")
             }
-            (Self::Pause, _) if has_process_driving_runs => {
-                format!("{id}: pause requested; the run pauses when its calls are done.")
+            (Self::Pause(_), _) => {
+                let when = when("; the run pauses when its calls are done", "");
+                format!("{id}: pause requested{when}.{no_worker}")
             }
-            (Self::Pause, _) => format!("{id}: pause requested. {no_worker}"),
-            (Self::Resume(_), _)
+            (Self::Resume { .. }, _)
                 if is_parked && !explanation.command.contains("longhaul resume") =>
             {
-                format!(
-                    "{id} still waits, which a resume does not end. {}   {}",
-                    explanation.message, explanation.command
-                )
+                let RunExplanation { message, command, .. } = explanation;
+                format!("{id} still waits, which a resume does not end. {message}   {command}")
             }
-            (Self::Resume(_), _) if old_status == Status::Blocked && has_process_driving_runs => {
+            (Self::Resume { .. }, _)
+                if old_status == Status::Blocked && has_process_driving_runs =>
+            {
                 format!("{id} is resumed. To see why, if it is blocked again: longhaul why {id}")
             }
-            (Self::Retry, Status::Failed) => {
-                format!(
-                    "{id} has already retried this run and failed. To retry it: longhaul retry {id}"
-                )
-            }
-            (Self::Retry, status) if status.is_terminal() => {
+            (Self::Resume { .. }, _) => format!("{id} is resumed.{no_worker}"),
+            (Self::Retry(_), Status::Failed) => format!(
+                "{id} has already retried this run and failed. To retry it: longhaul retry {id}"
+            ),
+            (Self::Retry(_), status) if status.is_terminal() => {
                 let status = status.as_str();
                 format!(
                     "{id} has already retried this run and is {status}. To see it: longhaul show {id}"
                 )
             }
-            (Self::Retry, _) if has_process_driving_runs => {
-                format!("{id} retries {}.", format_retried_run(run))
+            (Self::Retry(_), _) => {
+                let failed = run.retry_of.as_ref().map(ToString::to_string).unwrap_or_default();
+                format!("{id} retries {failed}.{no_worker}")
             }
-            (Self::Retry, _) => format!("{id} retries {}. {no_worker}", format_retried_run(run)),
-            (Self::Resume(_), _) if has_process_driving_runs => format!("{id} is resumed."),
-            (Self::Resume(_), _) => format!("{id} is resumed. {no_worker}"),
         }
     }
-}
-
-/// Returns the id of the run that this run retries.
-fn format_retried_run(run: &RunView) -> String {
-    run.retry_of.as_ref().map(ToString::to_string).unwrap_or_default()
 }

@@ -7,8 +7,8 @@ use longhaul_core::time::Millis;
 
 use crate::event_printer::{first_line, verdict_text};
 use crate::format::{format_duration, format_name_counts, format_usd};
+use crate::run_status::StatusLabel;
 use crate::sanitize;
-use crate::status_label::StatusLabel;
 use crate::style::{Styler, TextTone};
 
 /// Number of characters of an agent's version that are shown.
@@ -31,18 +31,14 @@ pub(crate) fn render_run_page(
         lines.push(format!("    {}", explanation.command));
     }
     lines.push(String::new());
-    for (name, value) in run_detail_rows(run) {
+    let late = run.late.iter().map(|late| ("late", format!("{}: {}", late.call, late.text)));
+    let verdicts =
+        run.verdicts.iter().map(|GradingVerdictView { round, verdict, note, .. }| {
+            ("outcome", format!("round {round}: {}: {note}", verdict_text(*verdict)))
+        });
+    for (name, value) in run_detail_rows(run).into_iter().chain(late).chain(verdicts) {
         let name = styler.apply_tone(TextTone::Dim, &format!("{name:<9}"));
         lines.push(format!("  {name} {}", sanitize::sanitize_line(&value)));
-    }
-    for late in &run.late {
-        let text = sanitize::sanitize_line(&format!("{}: {}", late.call, late.text));
-        lines.push(format!("  {} {text}", styler.apply_tone(TextTone::Dim, "late     ")));
-    }
-    for GradingVerdictView { round, verdict, note, .. } in &run.verdicts {
-        let verdict = verdict_text(*verdict);
-        let text = sanitize::sanitize_line(&format!("round {round}: {verdict}: {note}"));
-        lines.push(format!("  {} {text}", styler.apply_tone(TextTone::Dim, "outcome  ")));
     }
     if let Some(output) = &run.output {
         lines.push(String::new());

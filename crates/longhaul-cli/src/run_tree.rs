@@ -6,7 +6,7 @@ use longhaul_core::id::RunId;
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::status_label::status_label;
+use crate::run_status::StatusLabel;
 use crate::{output, sanitize};
 
 /// Maximum number of runs of a tree that are printed.
@@ -70,7 +70,7 @@ fn add_run_tree_lines(
     runs: &[RunBriefView],
     (run, indent, branch): (&RunBriefView, String, &str),
 ) {
-    let label = status_label(run.status, run.reason.as_deref());
+    let label = StatusLabel::new(run.status, run.reason.as_deref());
     let now = sanitize::truncate(&sanitize::sanitize_line(&run.now), NOW_CHARS);
     let agent = sanitize::sanitize_line(&run.agent);
     let line = format!("{indent}{branch}{} {} {agent}  {now}", label.text, run.id);

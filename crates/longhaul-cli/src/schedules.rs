@@ -1,7 +1,6 @@
 //! `longhaul schedules`: lists, adds, removes and fires schedules, which start agents at certain
 //! times.
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Subcommand};
 use longhaul_api::operations::{CREATE_SCHEDULE, DELETE_SCHEDULE, LIST_SCHEDULES, RUN_SCHEDULE};
 use longhaul_api::path::ScheduleParam;
@@ -9,17 +8,14 @@ use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
 use longhaul_core::schedule::{CatchUp, Overlap};
 use longhaul_core::time::Millis;
 
-use crate::client::connect::{
-    connect_or_create_store, connect_run_client, find_configured_or_local_server,
-    try_connect_run_client,
-};
+use crate::client::connect::{with_client, with_client_if_any, with_client_or_new_store};
 use crate::error::HintResultExt as _;
 use crate::event_printer::format_time_with_zone;
-use crate::format::{format_duration, parse_duration};
+use crate::format::{format_duration, name_parser, parse_duration};
+use crate::output;
 use crate::style::TextTone;
-use crate::table::{self, TableCell};
+use crate::table::{self, JsonArgs, TableCell};
 use crate::task_args::InputFormatArgs;
-use crate::{output, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul schedules add digest --cron \"0 9 * * MON-FRI\" --agent writer --input \"Sum up the news\"
@@ -40,28 +36,28 @@ pub(crate) struct SchedulesCommand {
     #[command(subcommand)]
     command: Option<SchedulesSubcommand>,
     #[command(flatten)]
-    list: ListSchedulesCommand,
+    list: JsonArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum SchedulesSubcommand {
     /// Lists all schedules, with the next firing and the last run
-    #[command(after_help = EXAMPLES)]
-    Ls(ListSchedulesCommand),
+    Ls(JsonArgs),
     /// Adds a schedule
-    #[command(after_help = EXAMPLES)]
     Add(Box<AddScheduleCommand>),
     /// Removes a schedule; its runs are kept
-    Rm(RemoveScheduleCommand),
+    Rm {
+        /// Name of the schedule
+        name: String,
+    },
     /// Starts a run of a schedule now; the next firing stays as it is
-    Run(RunScheduleCommand),
-}
-
-#[derive(Debug, Args)]
-struct ListSchedulesCommand {
-    /// Print the schedules as one JSON object
-    #[arg(long)]
-    json: bool,
+    Run {
+        /// Name of the schedule
+        name: String,
+        /// Print the new run as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -105,52 +101,25 @@ struct AddScheduleCommand {
     resource: Option<String>,
     /// What happens to firings that were missed while no worker was running: skip them, start one
     /// run for all of them, or start a run for each (at most 100)
-    #[arg(long, value_parser = catch_up_parser(), default_value = CatchUp::Skip.as_str())]
+    #[arg(long, value_parser = name_parser::<CatchUp>(CatchUp::ALL.map(CatchUp::as_str)), default_value = CatchUp::Skip.as_str())]
     catch_up: CatchUp,
     /// What happens when the schedule fires while its last run has not ended: skip the firing,
     /// queue the new run, or allow both at once
-    #[arg(long, value_parser = overlap_parser(), default_value = Overlap::Skip.as_str())]
+    #[arg(long, value_parser = name_parser::<Overlap>(Overlap::ALL.map(Overlap::as_str)), default_value = Overlap::Skip.as_str())]
     overlap: Overlap,
     /// Print the schedule as one JSON object
     #[arg(long)]
     json: bool,
 }
 
-#[derive(Debug, Args)]
-struct RemoveScheduleCommand {
-    /// Name of the schedule
-    name: String,
-}
-
-#[derive(Debug, Args)]
-struct RunScheduleCommand {
-    /// Name of the schedule
-    name: String,
-    /// Print the new run as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-fn catch_up_parser() -> impl TypedValueParser<Value = CatchUp> {
-    PossibleValuesParser::new(CatchUp::ALL.map(CatchUp::as_str)).try_map(|text| {
-        CatchUp::ALL.into_iter().find(|one| one.as_str() == text).ok_or("no such policy")
-    })
-}
-
-fn overlap_parser() -> impl TypedValueParser<Value = Overlap> {
-    PossibleValuesParser::new(Overlap::ALL.map(Overlap::as_str)).try_map(|text| {
-        Overlap::ALL.into_iter().find(|one| one.as_str() == text).ok_or("no such policy")
-    })
-}
-
 impl SchedulesCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            None => self.list.print_schedule_list(),
-            Some(SchedulesSubcommand::Ls(ls)) => ls.print_schedule_list(),
+            None => print_schedules(&self.list),
+            Some(SchedulesSubcommand::Ls(list)) => print_schedules(list),
             Some(SchedulesSubcommand::Add(add)) => add.add_schedule(),
-            Some(SchedulesSubcommand::Rm(rm)) => rm.remove_schedule(),
-            Some(SchedulesSubcommand::Run(run)) => run.run_schedule(),
+            Some(SchedulesSubcommand::Rm { name }) => remove_schedule(name),
+            Some(SchedulesSubcommand::Run { name, json }) => run_schedule(name, *json),
         }
     }
 }
@@ -172,16 +141,14 @@ impl AddScheduleCommand {
             chain: self.chain.clone(),
             ..NewScheduleBody::new(&self.name, "")
         };
-        let client = connect_or_create_store(find_configured_or_local_server()?)?;
-        runtime::build_single_thread_tokio()?.block_on(async {
+        with_client_or_new_store(async |client| {
             let created = client.send(CREATE_SCHEDULE.at(()).body(&body)).await;
             let schedule = created.fill_hint_placeholder("NAME", &self.name)?;
-            if self.json {
-                return output::print_json(&schedule);
-            }
-            let next = schedule.next_at.map_or_else(|| "never".to_owned(), format_time_with_zone);
-            output::print_text(&format!("The schedule `{}` fires next: {next}", schedule.name))?;
-            if !client.has_process_driving_runs().await? {
+            output::show_text(self.json, &schedule, |schedule| {
+                let next = schedule.next_at.map_or_else(|| "never".into(), format_time_with_zone);
+                format!("The schedule `{}` fires next: {next}", schedule.name)
+            })?;
+            if !self.json && !client.has_process_driving_runs().await? {
                 output::eprint_line(
                     "No worker is running, so it does not fire.   Start one: longhaul worker",
                 );
@@ -191,27 +158,12 @@ impl AddScheduleCommand {
     }
 }
 
-impl ListSchedulesCommand {
-    fn print_schedule_list(&self) -> anyhow::Result<()> {
-        let schedules = match try_connect_run_client()? {
-            Some(client) => {
-                let schedules = client.send(LIST_SCHEDULES.at(()));
-                runtime::build_single_thread_tokio()?.block_on(schedules)?.data
-            }
-            None => Vec::new(),
-        };
-        if self.json {
-            return output::print_json_list(&schedules);
-        }
-        if schedules.is_empty() {
-            output::eprint_line(
-                "There are no schedules yet.   Add one: longhaul schedules add --help",
-            );
-            return Ok(());
-        }
-        let titles = ["NAME", "WHEN", "STARTS", "NEXT", "LAST RUN", "STATUS"];
-        table::print_table(&titles, schedules.iter().map(schedule_row))
-    }
+fn print_schedules(output: &JsonArgs) -> anyhow::Result<()> {
+    let schedules =
+        with_client_if_any(async |client| Ok(client.send(LIST_SCHEDULES.at(())).await?.data))?;
+    let titles = ["NAME", "WHEN", "STARTS", "NEXT", "LAST RUN", "STATUS"];
+    let note = "There are no schedules yet.   Add one: longhaul schedules add --help";
+    table::show_list(output.json, &schedules.unwrap_or_default(), (&titles, note), schedule_row)
 }
 
 fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
@@ -222,9 +174,7 @@ fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
     let next = schedule.next_at.map_or_else(|| "never".to_owned(), format_time_with_zone);
     let last = schedule.last_run.map_or_else(|| "-".to_owned(), |run| run.to_string());
     let status = match (&schedule.last_error, schedule.last_status) {
-        (Some(error), _) => {
-            TableCell::new(error).with_max_chars(ERROR_CHARS).with_tone(TextTone::Bad)
-        }
+        (Some(error), _) => TableCell::toned(error, TextTone::Bad).with_max_chars(ERROR_CHARS),
         (None, Some(status)) => TableCell::new(status.as_str()),
         (None, None) => TableCell::new("-"),
     };
@@ -232,33 +182,17 @@ fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
         Some(chain) => format!("chain {chain}"),
         None => schedule.agent.clone(),
     };
-    vec![
-        TableCell::new(&schedule.name),
-        TableCell::new(timing),
-        TableCell::new(target),
-        TableCell::new(next),
-        TableCell::new(last),
-        status,
-    ]
+    table::row(&[&schedule.name, &timing, &target, &next, &last, &status])
 }
 
-impl RemoveScheduleCommand {
-    fn remove_schedule(&self) -> anyhow::Result<()> {
-        let client = connect_run_client()?;
-        let delete = client.send(DELETE_SCHEDULE.at(ScheduleParam(self.name.clone())));
-        let removed = runtime::build_single_thread_tokio()?.block_on(delete)?;
-        output::print_text(&format!("The schedule `{}` is removed.", removed.name))
-    }
+fn remove_schedule(name: &str) -> anyhow::Result<()> {
+    let request = DELETE_SCHEDULE.at(ScheduleParam(name.to_owned()));
+    let removed = with_client(async |client| client.send(request).await)?;
+    output::print_text(&format!("The schedule `{}` is removed.", removed.name))
 }
 
-impl RunScheduleCommand {
-    fn run_schedule(&self) -> anyhow::Result<()> {
-        let client = connect_run_client()?;
-        let start = client.send(RUN_SCHEDULE.at(ScheduleParam(self.name.clone())));
-        let run = runtime::build_single_thread_tokio()?.block_on(start)?;
-        match self.json {
-            true => output::print_json(&run),
-            false => output::print_line(&run.id.to_string()),
-        }
-    }
+fn run_schedule(name: &str, json: bool) -> anyhow::Result<()> {
+    let request = RUN_SCHEDULE.at(ScheduleParam(name.to_owned()));
+    let run = with_client(async |client| client.send(request).await)?;
+    output::show_text(json, &run, |run| run.id.to_string())
 }

@@ -1,26 +1,23 @@
-//! A server and a worker in one process. If one of them stops, the other is stopped too.
+//! `longhaul serve` and `longhaul dev`: a server and a worker for a project, in one process. If one of
+//! them stops, the other is stopped too. Only `dev` reads `.env` and reloads agents, skills and project
+//! rules (`AGENTS.md`) that change.
 
-mod banner;
-mod lifecycle;
 mod reload;
+mod report;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use clap::Args;
-use longhaul::inbox::{
-    Inbox, InboxWorker, ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes,
-};
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
 use longhaul::project::{ProjectOpenOptions, ProjectRuntime, open_runtime};
 use longhaul::project_server_options;
 use longhaul_core::port::auth::ApiKeyRef;
 use longhaul_core::port::store::StoreError;
 use longhaul_engine::secret::{KEY_PREFIX, Secret};
 use longhaul_engine::shutdown::Shutdown;
-use longhaul_engine::worker::Worker;
 use longhaul_model::providers::built_in::BUILT_IN_PROVIDERS;
 use longhaul_project::assemble::sqlite_store_path;
-use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_project::config::secrets;
 use longhaul_project::config::settings::Config;
 use longhaul_project::config::value::{Setting, SettingOrigin, SettingValue};
@@ -34,15 +31,56 @@ use tokio::sync::oneshot;
 
 use crate::error::{self, CliError};
 use crate::exit::Exit;
-use crate::inbox_args::InboxArgs;
-use crate::interrupts::{InterruptListener, wait_for_parent_exit};
 use crate::log::{self, LogStyle};
-use crate::server::banner::print_banner;
-use crate::server::lifecycle::RunLifecycleLogger;
+use crate::runtime::{InterruptListener, wait_for_parent_exit};
 use crate::server::reload::{FileTimesAndSizes, ProjectReloader};
+use crate::server::report::{RunLifecycleLogger, print_banner};
 use crate::store_access::store_open_options;
 use crate::trust::confirm;
+use crate::worker::InboxArgs;
 use crate::{environment, runtime};
+
+const SERVE_EXAMPLES: &str = "Examples:
+  longhaul serve                              http://127.0.0.1:4180, drives this project's runs
+  longhaul serve --listen 0.0.0.0:4180        for other machines: put TLS in front of it
+  longhaul keys new ci --role operator        a key for a program
+  curl -H \"Authorization: Bearer $LONGHAUL_KEY\" http://127.0.0.1:4180/v1/runs
+
+SIGTERM or Ctrl-C releases every run at its next event; a second one aborts what still runs.
+In any case runs continue from their last event when it starts again.
+Agents, skills and rules are read once at the start: restart it after a change.";
+
+const DEV_EXAMPLES: &str = "Examples:
+  longhaul dev                       http://127.0.0.1:4180; agents are reloaded when saved
+  longhaul dev --listen 127.0.0.1:0  any free port
+  longhaul run AGENT \"...\"           in another terminal: it finds this server by itself
+
+Reloaded: agents/, .claude/agents/, skills/, .claude/skills/, AGENTS.md and the schemas that
+agents name. A run keeps the agent that it started with.
+
+Variables in .env apply unless they are set otherwise.";
+
+/// The commands that run a server.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServerCommand {
+    /// Runs the server and a worker for development; reloads agents when their files change
+    #[command(after_help = DEV_EXAMPLES)]
+    Dev(ServeArgs),
+    /// Runs the server and a worker for production
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
+}
+
+impl ServerCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let (args, mode) = match self {
+            Self::Dev(args) => (args, ServeMode::Dev),
+            Self::Serve(args) => (args, ServeMode::Serve),
+        };
+        let server = PreparedServer::bind_and_open_store(args, mode)?;
+        runtime::build_multi_thread_tokio()?.block_on(server.serve_until_stopped())
+    }
+}
 
 /// Command-line options of `longhaul serve` and `longhaul dev`.
 #[derive(Debug, Args)]
@@ -62,7 +100,7 @@ pub(crate) struct ServeArgs {
 
 /// Whether a project is served for production or for development.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ServeMode {
+enum ServeMode {
     /// Serves the project for production.
     Serve,
     /// Serves the project for development: agents, skills and project rules (`AGENTS.md`) are
@@ -82,7 +120,9 @@ impl ServeMode {
 
 /// A server that has opened its store and bound its address, but serves no requests yet.
 #[derive(Debug)]
-pub(crate) struct PreparedServer {
+struct PreparedServer<'a> {
+    args: &'a ServeArgs,
+    mode: ServeMode,
     // Dropped before the store is released, because the next driver writes its own marker.
     _marker: RunningServerRecordGuard,
     runtime: ProjectRuntime,
@@ -91,22 +131,15 @@ pub(crate) struct PreparedServer {
     local_key: Secret,
     /// State of the agent files on disk before they were read, to detect later changes.
     agent_files: FileTimesAndSizes,
-    mode: ServeMode,
-    inbox: InboxArgs,
-    until_eof: bool,
     /// True if stderr is a terminal that a person reads.
     is_interactive: bool,
 }
 
-impl PreparedServer {
+impl<'a> PreparedServer<'a> {
     /// Binds the address, opens the store and reads the local API key, in this order, so that a
     /// failure leaves nothing changed.
-    pub(crate) fn bind_and_open_store(
-        args: &ServeArgs,
-        process_env: ProcessEnv,
-        mode: ServeMode,
-    ) -> anyhow::Result<Self> {
-        let config = load_config_and_init_log(args, process_env, mode)?;
+    fn bind_and_open_store(args: &'a ServeArgs, mode: ServeMode) -> anyhow::Result<Self> {
+        let config = load_config_and_init_log(args, mode)?;
         let is_interactive =
             LogStyle::for_stderr() == LogStyle::Human && args.log != Some(LogStyle::Json);
         let unattended = mode == ServeMode::Serve || !is_interactive;
@@ -118,7 +151,12 @@ impl PreparedServer {
             tracing::warn!("{warning}");
         }
         raise_open_file_limit();
-        let (listener, address) = bind_listener(&config, mode)?;
+        let (listener, address) = bind_listener(&config.server_settings().listen, mode.command())
+            .map_err(|failure| {
+            let is_busy = failure.exit == Exit::Busy;
+            let server = is_busy.then(|| server_already_running_error(&config)).flatten();
+            server.unwrap_or(failure)
+        })?;
         let url = local_url(address);
         let options = ProjectOpenOptions {
             holder: format!("longhaul {} at {url}", mode.command()),
@@ -132,40 +170,28 @@ impl PreparedServer {
             .map_err(|error| error::from_local_key_error(&error, &key_path))?;
         let store = sqlite_store_path(&runtime.config)?;
         let pid = std::process::id();
-        let marker = RunningServerRecordGuard::create(RunningServerRecord { url, pid, store })
-            .map_err(|error| {
-                CliError::usage_error(format!(
-                    "the file with the server's URL can't be written: {error}"
-                ))
-            })?;
+        let marker = RunningServerRecordGuard::create(RunningServerRecord { url, pid, store });
+        let marker = marker.context("the file with the server's URL can't be written")?;
         Ok(Self {
+            args,
+            mode,
+            _marker: marker,
             runtime,
             listener,
             address,
             local_key,
             agent_files,
-            mode,
-            inbox: args.inbox.clone(),
-            until_eof: args.until_eof,
             is_interactive,
-            _marker: marker,
         })
     }
 
     /// Serves requests and drives runs until the process is asked to stop.
-    pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        runtime::build_multi_thread_tokio()?.block_on(self.serve_until_stopped())
-    }
-
     async fn serve_until_stopped(self) -> anyhow::Result<Exit> {
         let mut interrupts = InterruptListener::listen()?;
-        let ProjectInboxes { inboxes, problems } =
-            project_folder_inboxes(&self.runtime.config, &self.inbox.inboxes);
-        for problem in problems {
+        let worker = self.args.inbox.project_worker(&self.runtime)?;
+        for problem in &worker.problems {
             tracing::warn!("{problem}");
         }
-        let (worker, types) = self.build_worker_with_task_types(&inboxes)?;
-        let served_worker = InboxWorker::new(types, worker.intake());
         let options = project_server_options(&self.runtime.config, self.local_key.clone());
         let app = App::new(self.runtime.longhaul.clone(), options, self.address);
         self.listener.set_nonblocking(true)?;
@@ -175,19 +201,9 @@ impl PreparedServer {
         let mut server = std::pin::pin!(longhaul_server::serve(listener, app.clone(), async {
             _ = close_receiver.await;
         }));
-        let mut worker_run = std::pin::pin!(async {
-            let serve_folders = async {
-                serve_inboxes(&self.runtime.longhaul, &inboxes, &served_worker, &stop).await;
-                std::future::pending().await
-            };
-            tokio::select! {
-                biased;
-                result = worker.run(stop.clone()) => result,
-                never = serve_folders => never,
-            }
-        });
+        let mut worker_run = std::pin::pin!(worker.run(Some(Arc::new(RunLifecycleLogger)), &stop));
         let mut reload = std::pin::pin!(self.reload_files_in_dev_mode());
-        let mut parent = std::pin::pin!(wait_for_parent_exit(self.until_eof));
+        let mut parent = std::pin::pin!(wait_for_parent_exit(self.args.until_eof));
         self.announce_address().await?;
         loop {
             tokio::select! {
@@ -220,25 +236,11 @@ impl PreparedServer {
         }
     }
 
-    /// Returns the worker, and the types of the tasks that it takes. An empty list means all types.
-    fn build_worker_with_task_types(
-        &self,
-        inboxes: &[Arc<dyn Inbox>],
-    ) -> anyhow::Result<(Worker, Vec<String>)> {
-        let mut options = self.inbox.worker_options(&self.runtime.config)?;
-        add_inbox_names(&mut options, inboxes)?;
-        let types = options.types.clone();
-        let longhaul = &self.runtime.longhaul;
-        let worker = Worker::new(longhaul.services(), options).with_schedules(longhaul);
-        Ok((worker.with_hooks(Arc::new(RunLifecycleLogger)), types))
-    }
-
     async fn reload_files_in_dev_mode(&self) {
         match self.mode {
             ServeMode::Dev => {
-                ProjectReloader::new(&self.runtime, self.agent_files.clone())
-                    .watch_and_reload()
-                    .await
+                let reloader = ProjectReloader::new(&self.runtime, self.agent_files.clone());
+                reloader.watch_and_reload().await
             }
             ServeMode::Serve => std::future::pending().await,
         }
@@ -250,11 +252,9 @@ impl PreparedServer {
         let url = local_url(self.address);
         // The banner contains a login link, so it must not go to a log file.
         if self.is_interactive {
-            let ticket = self
-                .runtime
-                .longhaul
-                .create_login_ticket(ApiKeyRef::Local, self.local_key.hash())
-                .await?;
+            let longhaul = &self.runtime.longhaul;
+            let ticket =
+                longhaul.create_login_ticket(ApiKeyRef::Local, self.local_key.hash()).await?;
             print_banner(&self.runtime, &url, &ticket);
         }
         for problem in &self.runtime.loaded.problems {
@@ -279,14 +279,11 @@ impl PreparedServer {
 /// Returns the URL at which this machine reaches a server that listens on this address.
 pub(crate) fn local_url(address: SocketAddr) -> String {
     let mut local_address = address;
-    match local_address {
-        SocketAddr::V4(_) if local_address.ip().is_unspecified() => {
-            local_address.set_ip(Ipv4Addr::LOCALHOST.into())
-        }
-        SocketAddr::V6(_) if local_address.ip().is_unspecified() => {
-            local_address.set_ip(Ipv6Addr::LOCALHOST.into())
-        }
-        SocketAddr::V4(_) | SocketAddr::V6(_) => {}
+    if address.ip().is_unspecified() {
+        local_address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
     }
     format!("http://{local_address}")
 }
@@ -318,22 +315,16 @@ fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
     });
     // A header may hold a key too.
     let headers = config.settings_below("providers").filter_map(|(path, setting)| {
-        let SettingValue::Secret(value) = &setting.value else {
-            return None;
-        };
-        Some((path.to_owned(), value.reveal().to_owned()))
+        Some((path.to_owned(), setting.value.as_secret()?.reveal().to_owned()))
     });
     variables.chain(headers).collect()
 }
 
 /// Loads the configuration and sets up the log.
-fn load_config_and_init_log(
-    args: &ServeArgs,
-    process_env: ProcessEnv,
-    mode: ServeMode,
-) -> anyhow::Result<Config> {
+fn load_config_and_init_log(args: &ServeArgs, mode: ServeMode) -> anyhow::Result<Config> {
     let style = args.log.unwrap_or_else(LogStyle::for_stderr);
     let load = || {
+        let process_env = environment::current_process_env()?;
         let process_env = match mode {
             ServeMode::Dev => environment::add_dotenv_variables(process_env)?,
             ServeMode::Serve => process_env,
@@ -341,7 +332,7 @@ fn load_config_and_init_log(
         let mut config = environment::load_config_quietly(&process_env)?;
         if let Some(listen) = &args.listen {
             let setting = Setting {
-                value: SettingValue::Text(listen.clone()),
+                value: SettingValue::Json(listen.clone().into()),
                 origin: SettingOrigin::Flag("--listen".to_owned()),
             };
             config.settings.insert("server.listen".to_owned(), setting);
@@ -371,33 +362,26 @@ fn check_server_settings_trusted(config: &Config) -> anyhow::Result<()> {
         return Ok(());
     };
     TrustDecisions::new(config).check_trusted(&item).map_err(|reason| {
-        CliError::usage_error(format!(
-            "{reason} With these settings the server {}.",
-            item.lines.join("; ")
-        ))
-        .with_exit_code(Exit::NotAllowed)
-        .with_hint("review it and decide", "longhaul trust")
-        .into()
+        let lines = item.lines.join("; ");
+        CliError::usage_error(format!("{reason} With these settings the server {lines}."))
+            .with_exit_code(Exit::NotAllowed)
+            .with_hint("review it and decide", "longhaul trust")
+            .into()
     })
 }
 
-fn bind_listener(config: &Config, mode: ServeMode) -> anyhow::Result<(TcpListener, SocketAddr)> {
-    let listen_address = config.server_settings().listen;
-    let result = TcpListener::bind(&listen_address).and_then(|listener| {
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    });
-    result.map_err(|error| {
-        let command = mode.command();
-        let failure = CliError::usage_error(format!("can't listen on {listen_address}: {error}"))
-            .with_hint("use any free port", format!("longhaul {command} --listen 127.0.0.1:0"));
-        match error.kind() == std::io::ErrorKind::AddrInUse {
-            true => server_already_running_error(config)
-                .unwrap_or(failure)
-                .with_exit_code(Exit::Busy)
-                .into(),
-            false => failure.into(),
-        }
+/// Binds the address of a server. The error says how the command uses any free port instead.
+pub(crate) fn bind_listener(
+    listen_address: &str,
+    command: &str,
+) -> Result<(TcpListener, SocketAddr), CliError> {
+    let listener = TcpListener::bind(listen_address);
+    let bound = listener.and_then(|listener| listener.local_addr().map(|bound| (listener, bound)));
+    bound.map_err(|error| {
+        let is_in_use = error.kind() == std::io::ErrorKind::AddrInUse;
+        CliError::usage_error(format!("can't listen on {listen_address}: {error}"))
+            .with_exit_code(if is_in_use { Exit::Busy } else { Exit::Usage })
+            .with_hint("use any free port", format!("longhaul {command} --listen 127.0.0.1:0"))
     })
 }
 

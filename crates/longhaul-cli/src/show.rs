@@ -1,14 +1,16 @@
-//! `longhaul show`: prints one run, its conversation or its journal. The command changes nothing
-//! and needs no worker.
+//! `longhaul show`: prints one run, its conversation or its journal. `longhaul why`: explains its status
+//! in one sentence and names the command that helps. Both change nothing and need no worker.
 
 use clap::Args;
 use longhaul_api::operations::SHOW_TRANSCRIPT;
+use longhaul_api::why::RunExplanation;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
+use serde_json::json;
 
 use crate::client::Client;
-use crate::driver_status::explain_run_status_with_label;
 use crate::event_printer::{EventPrinter, format_time_of_day};
+use crate::run_status::explain_run_status;
 use crate::{output, resolve, run_page, run_tree, sanitize, transcript};
 
 /// Number of events that are read at a time.
@@ -61,21 +63,17 @@ impl ShowRunCommand {
         if self.json {
             return output::print_json(&view);
         }
-        let (explanation, label) = explain_run_status_with_label(client, &view).await?;
-        for line in run_page::render_run_page(&view, &explanation, &label) {
-            output::print_line(&line)?;
-        }
-        Ok(())
+        let (explanation, label) = explain_run_status(client, &view).await?;
+        let page = run_page::render_run_page(&view, &explanation, &label);
+        page.iter().try_for_each(|line| output::print_line(line))
     }
 
     async fn print_transcript(&self, client: &Client, run: RunId) -> anyhow::Result<()> {
         let transcript = client.send(SHOW_TRANSCRIPT.at(run)).await?;
-        if self.json {
-            return output::print_json(&transcript);
-        }
-        transcript::render_transcript(&transcript)
-            .iter()
-            .try_for_each(|part| output::print_text(part))
+        output::show(self.json, &transcript, |transcript| {
+            let parts = transcript::render_transcript(transcript);
+            parts.iter().try_for_each(|part| output::print_text(part))
+        })
     }
 
     async fn print_events(&self, client: &Client, run: RunId) -> anyhow::Result<()> {
@@ -105,4 +103,38 @@ fn event_line(printer: &mut EventPrinter, entry: &JournalEntry) -> anyhow::Resul
     let (seq, at, kind) = (entry.seq.0, format_time_of_day(entry.at), entry.event.kind());
     let line = format!("{seq:>5}  {at}  {kind:<20} {}", sanitize::sanitize_line(&text));
     Ok(line.trim_end().to_owned())
+}
+
+const WHY_EXAMPLES: &str = "Examples:
+  longhaul why @last
+  longhaul why run_01k3qv9 --json | jq -r .command";
+
+/// Arguments of `longhaul why`.
+#[derive(Debug, Args)]
+#[command(after_help = WHY_EXAMPLES)]
+pub(crate) struct WhyCommand {
+    /// Run to explain: its id, the last six characters of the id, or @last
+    run: String,
+    /// Print the explanation as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl WhyCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        resolve::with_resolved_run(&self.run, async |client, run| {
+            let view = client.get_run(run).await?;
+            let (RunExplanation { message, command, .. }, _) =
+                explain_run_status(client, &view).await?;
+            let command = Some(command).filter(|command| !command.is_empty());
+            let answer = json!({
+                "run": run, "status": view.status, "reason": view.reason,
+                "message": message, "command": command,
+            });
+            output::show_text(self.json, &answer, |_| match &command {
+                Some(command) => format!("{message}\n  {command}"),
+                None => message.clone(),
+            })
+        })
+    }
 }

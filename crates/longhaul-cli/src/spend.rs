@@ -6,11 +6,9 @@ use longhaul_api::operations::{LIST_SPEND, RAISE_CAP};
 use longhaul_api::path::CapParam;
 use longhaul_api::spend::{RaiseCapBody, SpendCapUsageView, SpendCapView};
 
-use crate::client::connect::{
-    connect_or_create_store, find_configured_or_local_server, try_connect_run_client,
-};
-use crate::table::{self, TableCell};
-use crate::{environment, output, runtime};
+use crate::client::connect::{with_client_if_any, with_client_or_new_store};
+use crate::table::{self, JsonArgs, TableCell};
+use crate::{environment, output};
 
 const EXAMPLES: &str = "Examples:
   longhaul spend                                     what each cap has counted
@@ -30,24 +28,15 @@ pub(crate) struct SpendCommand {
     #[command(subcommand)]
     command: Option<SpendSubcommand>,
     #[command(flatten)]
-    list: ListSpendCommand,
+    list: JsonArgs,
 }
 
 #[derive(Debug, Subcommand)]
 enum SpendSubcommand {
     /// Shows what each cap has counted in its current window
-    #[command(after_help = EXAMPLES)]
-    Ls(ListSpendCommand),
+    Ls(JsonArgs),
     /// Raises a cap until its current window ends; runs that wait at it continue
-    #[command(after_help = EXAMPLES)]
     Raise(RaiseCapCommand),
-}
-
-#[derive(Debug, Args)]
-struct ListSpendCommand {
-    /// Print the caps as one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -74,71 +63,61 @@ struct RaiseCapCommand {
 impl SpendCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
-            None => self.list.load_and_print_caps(),
-            Some(SpendSubcommand::Ls(list)) => list.load_and_print_caps(),
-            Some(SpendSubcommand::Raise(raise)) => raise.raise_cap(),
+            None => show_caps(&self.list),
+            Some(SpendSubcommand::Ls(list)) => show_caps(list),
+            Some(SpendSubcommand::Raise(raise)) => raise.run(),
         }
     }
 }
 
-impl ListSpendCommand {
-    fn load_and_print_caps(&self) -> anyhow::Result<()> {
-        let caps = match try_connect_run_client()? {
-            Some(client) => {
-                let caps = client.send(LIST_SPEND.at(()));
-                Some(runtime::build_single_thread_tokio()?.block_on(caps)?.data)
-            }
-            None => None,
-        };
-        let has_store = caps.is_some();
-        let caps = caps.unwrap_or_default();
-        if self.json {
-            return output::print_json_list(&caps);
-        }
-        if !caps.is_empty() {
-            return print_caps(&caps);
-        }
-        let has_caps = || {
-            let env = environment::current_process_env()?;
-            anyhow::Ok(!environment::load_config_quietly(&env)?.spend_caps().is_empty())
-        };
-        output::eprint_line(match has_store || !has_caps()? {
-            true => "No caps are set.   Set one: [[caps]] in longhaul.toml",
-            false => "Nothing was counted yet.   Submit a task: longhaul submit AGENT TEXT",
-        });
-        Ok(())
+fn show_caps(output: &JsonArgs) -> anyhow::Result<()> {
+    let caps = with_client_if_any(async |client| client.send(LIST_SPEND.at(())).await)?;
+    let has_store = caps.is_some();
+    let caps = caps.map(|list| list.data).unwrap_or_default();
+    if output.json {
+        return output::print_json_list(&caps);
     }
+    if !caps.is_empty() {
+        return print_caps(&caps);
+    }
+    let has_caps = || {
+        let env = environment::current_process_env()?;
+        anyhow::Ok(!environment::load_config_quietly(&env)?.spend_caps().is_empty())
+    };
+    output::eprint_line(match has_store || !has_caps()? {
+        true => "No caps are set.   Set one: [[caps]] in longhaul.toml",
+        false => "Nothing was counted yet.   Submit a task: longhaul submit AGENT TEXT",
+    });
+    Ok(())
 }
 
 impl RaiseCapCommand {
-    fn raise_cap(&self) -> anyhow::Result<()> {
+    fn run(&self) -> anyhow::Result<()> {
         let Self { usd, tokens, runs, subject, .. } = self;
         let raise =
             RaiseCapBody { usd: *usd, tokens: *tokens, runs: *runs, subject: subject.clone() };
-        let client = connect_or_create_store(find_configured_or_local_server()?)?;
         let subject = subject.as_deref().unwrap_or_default();
-        let (waiting, cap) = runtime::build_single_thread_tokio()?.block_on(async {
+        let (waiting, cap) = with_client_or_new_store(async |client| {
             // Waiting runs continue at once, so they are counted before.
             let caps = client.send(LIST_SPEND.at(())).await?.data;
             let counts = caps.iter().filter(|cap| cap.id == self.cap).flat_map(|cap| &cap.counts);
             let count = counts.filter(|count| count.subject == subject).map(|count| count.waiting);
             let request = RAISE_CAP.at(CapParam(self.cap.clone())).body(&raise);
-            anyhow::Ok((count.sum::<u64>(), client.send(request).await?))
+            Ok((count.sum::<u64>(), client.send(request).await?))
         })?;
-        if self.json {
-            return output::print_json(&cap);
-        }
-        print_caps(std::slice::from_ref(&cap))?;
-        output::eprint_line(&match waiting {
-            0 => "No run waited at the cap.".to_owned(),
-            1 => {
-                "1 run waited at the cap; it continues if the cap covers its next call.".to_owned()
-            }
-            runs => format!(
-                "{runs} runs waited at the cap; those whose next call the cap covers continue."
-            ),
-        });
-        Ok(())
+        output::show(self.json, &cap, |cap| {
+            print_caps(std::slice::from_ref(cap))?;
+            output::eprint_line(&match waiting {
+                0 => "No run waited at the cap.".to_owned(),
+                1 => {
+                    "1 run waited at the cap; it continues if the cap covers its next call.".into()
+                }
+                runs => format!(
+                    "{runs} runs waited at the cap; those whose next call the cap covers continue."
+                ),
+            });
+            Ok(())
+        })
     }
 }
 
@@ -150,9 +129,8 @@ fn print_caps(caps: &[SpendCapView]) -> anyhow::Result<()> {
 fn spend_cap_rows(cap: &SpendCapView) -> Vec<Vec<TableCell>> {
     // A cap that has not counted anything yet.
     if cap.counts.is_empty() {
-        let cells = [&cap.id, "-", "-", "-", "-"].map(TableCell::new).into_iter();
-        let limit = [cap.limit.to_string(), "0".to_owned(), cap.resets_at.to_string()];
-        return vec![cells.chain(limit.map(TableCell::new)).collect()];
+        let (id, limit) = (&cap.id, &cap.limit);
+        return vec![table::row(&[id, &"-", &"-", &"-", &"-", limit, &0, &cap.resets_at])];
     }
     cap.counts.iter().map(|count| cap_usage_row(cap, count)).collect()
 }
@@ -163,14 +141,6 @@ fn cap_usage_row(cap: &SpendCapView, usage: &SpendCapUsageView) -> Vec<TableCell
         (_, "") => "-",
         (_, subject) => subject,
     };
-    vec![
-        TableCell::new(&cap.id),
-        TableCell::new(subject),
-        TableCell::new(usage.used.to_string()),
-        TableCell::new(usage.held.to_string()),
-        TableCell::new(usage.left.to_string()),
-        TableCell::new(usage.limit.to_string()),
-        TableCell::new(usage.waiting.to_string()),
-        TableCell::new(cap.resets_at.to_string()),
-    ]
+    let SpendCapUsageView { used, held, left, limit, waiting, .. } = usage;
+    table::row(&[&cap.id, &subject, used, held, left, limit, waiting, &cap.resets_at])
 }

@@ -1,7 +1,8 @@
 //! `longhaul steer`: sends a message to a run, changes or withdraws a message that is not delivered
 //! yet, and shows whether messages were delivered.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, TypedValueParser};
 use longhaul_api::operations::{UPDATE_STEER, WITHDRAW_STEER};
 use longhaul_api::run::RunView;
 use longhaul_api::steer::{SteerChange, SteerState, SteerView};
@@ -11,9 +12,9 @@ use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 
 use crate::client::Client;
-use crate::error::CliError;
+use crate::error::fail;
 use crate::event_printer::first_line;
-use crate::format::format_duration;
+use crate::format::{format_duration, name_parser};
 use crate::{output, resolve};
 
 /// Maximum length of a message read from stdin, in bytes. The engine's own limit is far lower.
@@ -46,8 +47,8 @@ pub(crate) struct SteerRunCommand {
     #[arg(required_unless_present_any = ["status", "withdraw"])]
     text: Vec<String>,
     /// When to deliver the message; without this option after the calls of the current turn
-    #[arg(long, value_enum, value_name = "WHEN")]
-    delivery: Option<DeliveryArg>,
+    #[arg(long, value_parser = delivery_parser(), value_name = "WHEN")]
+    delivery: Option<SteerDelivery>,
     /// Deliver the message now and abort running calls: the same as --delivery interrupt
     #[arg(long, conflicts_with = "delivery")]
     interrupt: bool,
@@ -65,29 +66,14 @@ pub(crate) struct SteerRunCommand {
     json: bool,
 }
 
-/// When a message to a run is delivered.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-#[value(rename_all = "snake_case")]
-enum DeliveryArg {
-    /// Deliver when the calls of this turn are done
-    AfterBatch,
-    /// Deliver before the next call starts; calls that have not started are skipped
-    BeforeNextTool,
-    /// Deliver now and abort running calls
-    Interrupt,
-    /// Deliver only when the run would otherwise end
-    FollowUp,
-}
-
-impl From<DeliveryArg> for SteerDelivery {
-    fn from(delivery: DeliveryArg) -> Self {
-        match delivery {
-            DeliveryArg::AfterBatch => Self::AfterBatch,
-            DeliveryArg::BeforeNextTool => Self::BeforeNextTool,
-            DeliveryArg::Interrupt => Self::Interrupt,
-            DeliveryArg::FollowUp => Self::FollowUp,
-        }
-    }
+fn delivery_parser() -> impl TypedValueParser<Value = SteerDelivery> {
+    name_parser([
+        PossibleValue::new("after_batch").help("Deliver when the calls of this turn are done"),
+        PossibleValue::new("before_next_tool")
+            .help("Deliver before the next call starts; calls that have not started are skipped"),
+        PossibleValue::new("interrupt").help("Deliver now and abort running calls"),
+        PossibleValue::new("follow_up").help("Deliver only when the run would otherwise end"),
+    ])
 }
 
 impl SteerRunCommand {
@@ -109,7 +95,7 @@ impl SteerRunCommand {
         let text = output::join_args_or_read_stdin(&self.text, TEXT_BYTES_MAX, "the message")?;
         let delivery = match self.interrupt {
             true => Some(SteerDelivery::Interrupt),
-            false => self.delivery.map(Into::into),
+            false => self.delivery,
         };
         Ok((text, delivery))
     }
@@ -135,10 +121,8 @@ impl SteerRunCommand {
         id: SteerId,
     ) -> anyhow::Result<()> {
         let steer = find_message(client, run, &id.to_string()).await?;
-        match self.json {
-            true => output::print_json(&steer),
-            false => output::print_text(&delivery_status_text(&steer, client.store_time().await?)),
-        }
+        let now = client.store_time().await?;
+        output::show_text(self.json, &steer, |steer| delivery_status_text(steer, now))
     }
 
     async fn send_message(&self, client: &Client, run: RunId) -> anyhow::Result<()> {
@@ -213,9 +197,7 @@ async fn find_message(client: &Client, run: RunId, id: &str) -> anyhow::Result<S
         (found, _) => {
             let count_text = if found.is_none() { "no message" } else { "more than one message" };
             let message = format!("{run} has {count_text} with the id `{id}`");
-            Err(CliError::usage_error(message)
-                .with_hint("list the messages", format!("longhaul steer {run} --status"))
-                .into())
+            fail(message, "list the messages", format!("longhaul steer {run} --status"))
         }
     }
 }

@@ -4,9 +4,9 @@
 use anyhow::Context as _;
 use clap::Args;
 use longhaul_api::problem::Problem;
+use longhaul_api::task::Task;
 use longhaul_core::chain::ChainStepSpec;
 use longhaul_engine::agent::Agent;
-use longhaul_engine::task::{ChainChoice, TaskChain};
 use longhaul_model::providers::model_choice::ModelSelector;
 use longhaul_project::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent, LoadedAgents};
 use longhaul_project::assemble::model_selector;
@@ -18,7 +18,6 @@ use longhaul_project::trust::decisions::TrustDecisions;
 use longhaul_project::trust::egress;
 
 use crate::chains::find_chain;
-use crate::client::NewTask;
 use crate::client::connect::{
     ServerConnection, connect_or_create_store, find_configured_or_local_server,
 };
@@ -73,7 +72,7 @@ impl SubmitTaskCommand {
 /// A task from the command line that was checked and can be submitted.
 #[derive(Debug)]
 pub(crate) struct PreparedTask {
-    task: NewTask,
+    task: Task,
     /// Full names of the models that the run calls, as far as this command knows them.
     models: Vec<String>,
     /// Notes to print before the task is submitted.
@@ -84,7 +83,7 @@ pub(crate) struct PreparedTask {
 
 impl PreparedTask {
     /// Prints the notes about the task, unless `silent`, and returns the task.
-    pub(crate) fn print_notes_and_take_task(self, silent: bool) -> NewTask {
+    pub(crate) fn print_notes_and_take_task(self, silent: bool) -> Task {
         if !silent {
             for note in &self.notes {
                 output::eprint_line(&format!("note: {note}"));
@@ -218,10 +217,10 @@ fn find_agents_of_task<'a>(
     loaded: &'a LoadedAgents,
     args: &TaskArgs,
 ) -> anyhow::Result<Vec<&'a LoadedAgent>> {
-    let Some(TaskChain { chain: ChainChoice::Named(name), step, .. }) = args.chain() else {
+    let (Some(name), step) = args.chain_and_step() else {
         return Ok(vec![find_agent(loaded, args.agent_name())?]);
     };
-    let chain = find_chain(&loaded.chains, &name)?;
+    let chain = find_chain(&loaded.chains, name)?;
     if let Some(agent) = args.argument_possibly_meant_as_agent()
         && loaded.find_loaded_agent(agent).is_ok()
     {
@@ -232,9 +231,8 @@ fn find_agents_of_task<'a>(
         let hint = format!("longhaul run --chain {name} \"...\"");
         return Err(CliError::usage_error(message).with_hint("run the chain", hint).into());
     }
-    let is_selected = |candidate: &&ChainStepSpec| {
-        step.as_deref().is_none_or(|step| candidate.step_name() == step)
-    };
+    let is_selected =
+        |candidate: &&ChainStepSpec| step.is_none_or(|step| candidate.step_name() == step);
     let steps = chain.spec.steps.iter().filter(is_selected);
     steps.map(|step| find_agent(loaded, &step.agent)).collect()
 }
@@ -256,10 +254,9 @@ fn find_agent<'a>(loaded: &'a LoadedAgents, name: &str) -> anyhow::Result<&'a Lo
 
 /// Fails unless each context value (`--context`) of the task has a name that the file of one of
 /// these agents declares.
-fn check_context_names_declared(agents: &[&LoadedAgent], task: &NewTask) -> anyhow::Result<()> {
+fn check_context_names_declared(agents: &[&LoadedAgent], task: &Task) -> anyhow::Result<()> {
     let is_undeclared = |name: &&String| !agents.iter().any(|one| one.agent.context.contains(name));
-    let (Some(name), Some(first_agent)) =
-        (task.body.context.keys().find(is_undeclared), agents.first())
+    let (Some(name), Some(first_agent)) = (task.context.keys().find(is_undeclared), agents.first())
     else {
         return Ok(());
     };

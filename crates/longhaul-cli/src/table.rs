@@ -1,18 +1,35 @@
 //! Tables for people, with aligned columns. Cells may hold untrusted text, which is sanitized.
 
+use std::fmt::Display;
+
+use clap::Args;
+use serde::Serialize;
+
 use crate::style::{Styler, TextTone};
 use crate::{output, sanitize};
+
+/// Arguments of a command that only prints something.
+#[derive(Debug, Args)]
+pub(crate) struct JsonArgs {
+    /// Print the result as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 /// A cell of a printed table: its text, and the tone that decides the colour of the text.
 #[derive(Debug, Clone)]
 pub(crate) struct TableCell {
-    text: String,
+    pub(crate) text: String,
     tone: Option<TextTone>,
 }
 
 impl TableCell {
-    pub(crate) fn new(cell_text: impl AsRef<str>) -> Self {
-        Self { text: sanitize::sanitize_line(cell_text.as_ref()), tone: None }
+    pub(crate) fn new(value: impl Display) -> Self {
+        Self { text: sanitize::sanitize_line(&value.to_string()), tone: None }
+    }
+
+    pub(crate) fn toned(value: impl Display, tone: TextTone) -> Self {
+        Self { tone: Some(tone), ..Self::new(value) }
     }
 
     /// Truncates the cell's text to this many characters.
@@ -21,13 +38,46 @@ impl TableCell {
         self.text = sanitize::truncate(&self.text, max_chars);
         self
     }
+}
 
-    /// Sets the tone of the cell, which decides its colour.
-    #[must_use]
-    pub(crate) fn with_tone(mut self, tone: TextTone) -> Self {
-        self.tone = Some(tone);
-        self
+/// What can be a cell of a table: a cell, or a value that is printed without a tone.
+pub(crate) trait ToCell {
+    fn to_cell(&self) -> TableCell;
+}
+
+impl<T: Display> ToCell for T {
+    fn to_cell(&self) -> TableCell {
+        TableCell::new(self)
     }
+}
+
+impl ToCell for TableCell {
+    fn to_cell(&self) -> TableCell {
+        self.clone()
+    }
+}
+
+/// Returns a row of a table with these cells.
+pub(crate) fn row(cells: &[&dyn ToCell]) -> Vec<TableCell> {
+    cells.iter().map(|cell| cell.to_cell()).collect()
+}
+
+/// Prints a complete list: as one JSON object, or as a table with these column titles. If it is
+/// empty, `note_if_empty` is printed instead of the table.
+pub(crate) fn show_list<T: Serialize>(
+    json: bool,
+    items: &[T],
+    (column_titles, note_if_empty): (&[&str], &str),
+    item_row: impl Fn(&T) -> Vec<TableCell>,
+) -> anyhow::Result<()> {
+    if json {
+        return output::print_json_list(&items);
+    }
+    if items.is_empty() {
+        output::eprint_line(note_if_empty);
+        return Ok(());
+    }
+    print_table(column_titles, items.iter().map(item_row))
 }
 
 /// Prints a table with these column titles and rows to stdout.

@@ -4,18 +4,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use longhaul_api::submit::NewRunBody;
+use longhaul_api::task::Task;
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
-use longhaul_core::policy::budget::BudgetRaise;
+use longhaul_core::policy::budget::{BudgetPatch, BudgetRaise};
 use longhaul_core::raw::{RawJson, check_json_parses};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
-use longhaul_engine::agent::BudgetPatch;
 use longhaul_engine::handle::check_idempotency_key;
-use longhaul_engine::task::{ChainChoice, TaskChain};
 use serde_json::Value;
 
-use crate::client::NewTask;
 use crate::error::CliError;
 use crate::history_file::read_history_file;
 use crate::output;
@@ -98,10 +95,9 @@ impl TaskArgs {
         agent.unwrap_or_default()
     }
 
-    /// Returns the chain to run. `None` means that an agent is run.
-    pub(crate) fn chain(&self) -> Option<TaskChain> {
-        let chain = ChainChoice::Named(self.chain.clone()?);
-        Some(TaskChain { step: self.step.clone(), ..TaskChain::new(chain) })
+    /// Returns the chain to run and its only step. `None` means that an agent or all steps are run.
+    pub(crate) fn chain_and_step(&self) -> (Option<&str>, Option<&str>) {
+        (self.chain.as_deref(), self.step.as_deref())
     }
 
     pub(crate) fn agent_or_chain_name(&self) -> &str {
@@ -143,33 +139,34 @@ impl TaskArgs {
     }
 
     /// Builds the task from the command-line arguments.
-    pub(crate) fn build_task(&self) -> anyhow::Result<NewTask> {
+    pub(crate) fn build_task(&self) -> anyhow::Result<Task> {
         let history = match &self.history {
             Some(file) => read_history_file(file, self.reads_stdin())?,
             None => Vec::new(),
         };
-        let body = NewRunBody {
+        let task = Task {
             agent: self.chain.is_none().then(|| self.agent_name().to_owned()),
-            chain: self.chain.as_ref().map(RawJson::from_serialize),
+            chain: self.chain.as_deref().map(Into::into),
             step: self.step.clone(),
             input: self.read_input()?,
             context: parse_context_args(&self.context)?,
             history,
-            thread: self.thread.as_ref().map(ToString::to_string),
-            resource: self.resource.as_ref().map(ToString::to_string),
-            lane: self.lane.as_ref().map(ToString::to_string),
-            inbox: self.inbox.as_ref().map(ToString::to_string),
+            thread: self.thread.clone(),
+            resource: self.resource.clone(),
+            lane: self.lane.clone(),
+            inbox: self.inbox.clone(),
             kind: self.kind.clone(),
             event: self.event.clone(),
             priority: self.priority,
             model: self.model.clone(),
-            budget: self.budget.map(Into::into).unwrap_or_default(),
+            budget: self.budget(),
             actor: self.actor.as_deref().map(parse_actor).transpose()?,
             links: parse_links(&self.link)?,
             tags: self.tag.clone(),
-            ..NewRunBody::default()
+            idempotency_key: self.idempotency_key.clone(),
+            ..Task::default()
         };
-        Ok(NewTask { body, idempotency_key: self.idempotency_key.clone() })
+        Ok(task)
     }
 
     fn read_input(&self) -> anyhow::Result<RawJson> {

@@ -55,14 +55,12 @@ pub(crate) struct TrustCommand {
 #[derive(Debug, Subcommand)]
 enum TrustSubcommand {
     /// Lists what this project would do on its own and whether that is trusted; asks nothing
-    #[command(after_help = EXAMPLES)]
     Ls {
         /// Print the items as one JSON object
         #[arg(long)]
         json: bool,
     },
     /// Deletes every trust decision about this project
-    #[command(after_help = EXAMPLES)]
     Revoke,
 }
 
@@ -71,7 +69,7 @@ impl TrustCommand {
         let config = environment::load_config(&environment::current_process_env()?)?;
         let project = ProjectTrust::new(&config, &environment::load_agents(&config)?);
         match &self.command {
-            Some(TrustSubcommand::Ls { json: true }) => print_trust_json(&project),
+            Some(TrustSubcommand::Ls { json: true }) => output::print_json(&trust_json(&project)),
             Some(TrustSubcommand::Revoke) => revoke_trust(&project),
             None | Some(TrustSubcommand::Ls { .. }) if project.items.is_empty() => {
                 output::eprint_line(
@@ -131,23 +129,19 @@ fn review_untrusted_items(project: &ProjectTrust, assume_yes: bool) -> anyhow::R
         .into())
 }
 
-fn print_trust_json(project: &ProjectTrust) -> anyhow::Result<()> {
+fn trust_json(project: &ProjectTrust) -> Value {
     let item = |item: &TrustItem| {
+        let TrustItem { kind, name, settings_digest, files, lines, used_by, .. } = item;
         json!({
-            "kind": item.kind.as_str(),
-            "name": item.name,
-            "status": project.decisions.trust_status(item).as_str(),
-            "hash": item.settings_digest,
-            "files": item.files.as_ref().ok(),
-            "lines": item.lines,
-            "used_by": item.used_by,
+            "kind": kind.as_str(), "name": name, "hash": settings_digest, "lines": lines,
+            "status": project.decisions.trust_status(item).as_str(), "files": files.as_ref().ok(),
+            "used_by": used_by,
         })
     };
-    let data = json!({
+    json!({
         "items": project.items.iter().map(item).collect::<Value>(),
         "decisions_file": project.decisions.decision_file_path_if_readable().ok(),
-    });
-    output::print_json(&data)
+    })
 }
 
 fn print_trust_table(project: &ProjectTrust) -> anyhow::Result<()> {
@@ -167,12 +161,9 @@ fn print_trust_table(project: &ProjectTrust) -> anyhow::Result<()> {
             true => "nobody".to_owned(),
             false => item.used_by.join(", "),
         };
-        vec![
-            TableCell::new(&item.name).with_max_chars(60),
-            TableCell::new(item.kind.as_str()),
-            TableCell::new(status).with_tone(tone),
-            TableCell::new(used_by).with_max_chars(60),
-        ]
+        let [name, used_by] =
+            [&item.name, &used_by].map(|text| TableCell::new(text).with_max_chars(60));
+        table::row(&[&name, &item.kind.as_str(), &TableCell::toned(status, tone), &used_by])
     };
     let rows = project.items.iter().map(row);
     let titles = ["ITEM", "KIND", "STATUS", "USED BY"];

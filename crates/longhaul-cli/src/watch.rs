@@ -8,8 +8,8 @@ use crate::client::Client;
 use crate::client::connect::{connect_or_open_store, find_configured_or_local_server};
 use crate::exit::Exit;
 use crate::followed_run::FollowedRun;
-use crate::interrupts::InterruptListener;
 use crate::run::RunFollowArgs;
+use crate::runtime::InterruptListener;
 use crate::store_access::open_store_as_driver_or_observer;
 use crate::trust::confirm;
 use crate::{environment, output, resolve, runtime};
@@ -78,12 +78,10 @@ impl WatchRunCommand {
                     Some(newest.agent.as_str()),
                     unattended,
                 )?;
-                Some(open_store_as_driver_or_observer(&process_env, Some(agents))?)
+                Some(open_store_as_driver_or_observer(&process_env, Some(agents), options.silent)?)
             }
         };
-        let local_runtime = opened_store
-            .as_ref()
-            .map(|opened_store| opened_store.note_driver_and_get_runtime(options.silent));
+        let local_runtime = opened_store.as_ref();
         let client: Client = match local_runtime {
             None => lookup_client,
             Some(project_runtime) => Client::for_store(project_runtime)?,

@@ -6,22 +6,27 @@ use std::sync::Arc;
 
 use clap::Args;
 use longhaul::inbox::{
-    InboxWorker, ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes,
+    Inbox, InboxWorker, ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes,
 };
-use longhaul_core::id::RunId;
+use longhaul::project::{ProjectOpenOptions, ProjectRuntime, open_runtime};
+use longhaul_core::id::{InboxName, RunId};
 use longhaul_core::port::store::RunRow;
+use longhaul_engine::Error;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::hooks::WorkerHooks;
-use longhaul_engine::worker::{Worker as EngineWorker, WorkerOptions};
-use longhaul_project::assemble::sqlite_store_path;
+use longhaul_engine::worker::{Worker, WorkerOptions};
+use longhaul_project::assemble::{sqlite_store_path, worker_options};
 use longhaul_project::config::secrets;
+use longhaul_project::config::settings::Config;
+use longhaul_store::OpenMode;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::error::fail;
 use crate::exit::Exit;
-use crate::inbox_args::InboxArgs;
-use crate::interrupts::wait_for_parent_exit;
+use crate::runtime::wait_for_parent_exit;
+use crate::store_access::store_open_options;
 use crate::trust::confirm;
-use crate::{environment, output, runtime, store_access};
+use crate::{environment, output, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul worker                  drives .longhaul/longhaul.db of this project
@@ -74,7 +79,7 @@ impl WorkerHooks for RunStatusPrinter {
 
 impl WorkerCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let config = environment::load_config_quietly(&environment::current_process_env()?)?;
+        let config = environment::load_config(&environment::current_process_env()?)?;
         let agents = environment::load_agents(&config)?;
         let untrusted = confirm::ask_for_trust_before_run((&config, &agents), None, self.quiet)?;
         for note in secrets::unredactable_secret_warnings(&config).into_iter().chain(untrusted) {
@@ -82,37 +87,23 @@ impl WorkerCommand {
                 output::eprint_line(&format!("note: {note}"));
             }
         }
-        let runtime = store_access::open_store_as_driver(agents)?;
-        let mut options = self.inbox.worker_options(&runtime.config)?;
-        let ProjectInboxes { inboxes, problems } =
-            project_folder_inboxes(&runtime.config, &self.inbox.inboxes);
-        add_inbox_names(&mut options, &inboxes)?;
-        for problem in problems.iter().filter(|_| !self.quiet) {
-            output::eprint_line(&format!("note: {problem}"));
-        }
+        let options = ProjectOpenOptions {
+            loaded_agents: Some(agents),
+            ..store_open_options(OpenMode::Driver)
+        };
+        let runtime = open_runtime(config, options)?;
+        let worker = self.inbox.project_worker(&runtime)?;
         if !self.quiet {
-            print_banner(&sqlite_store_path(&runtime.config)?, &options);
+            worker
+                .problems
+                .iter()
+                .for_each(|problem| output::eprint_line(&format!("note: {problem}")));
+            print_banner(&sqlite_store_path(&runtime.config)?, &worker.options);
         }
-        let types = options.types.clone();
-        let longhaul = &runtime.longhaul;
-        let mut worker = EngineWorker::new(longhaul.services(), options).with_schedules(longhaul);
-        if !self.quiet {
-            worker = worker.with_hooks(Arc::new(RunStatusPrinter));
-        }
-        let served_worker = InboxWorker::new(types, worker.intake());
+        let hooks = (!self.quiet).then(|| Arc::new(RunStatusPrinter) as Arc<dyn WorkerHooks>);
         runtime::build_multi_thread_tokio()?.block_on(async {
             let stop = Shutdown::new();
-            let mut worker_run = std::pin::pin!(async {
-                let serve_folders = async {
-                    serve_inboxes(&runtime.longhaul, &inboxes, &served_worker, &stop).await;
-                    std::future::pending().await
-                };
-                tokio::select! {
-                    biased;
-                    result = worker.run(stop.clone()) => result,
-                    never = serve_folders => never,
-                }
-            });
+            let mut worker_run = std::pin::pin!(worker.run(hooks, &stop));
             let mut sigterm = signal(SignalKind::terminate())?;
             let mut sigint = signal(SignalKind::interrupt())?;
             let mut parent = std::pin::pin!(wait_for_parent_exit(self.until_eof));
@@ -147,4 +138,78 @@ fn print_banner(store_file: &Path, options: &WorkerOptions) {
     output::eprint_line(&format!("  Inboxes     {}", inboxes.join(", ")));
     output::eprint_line(&format!("  Concurrency {} runs", options.concurrency));
     output::eprint_line("  Stop        Ctrl-C; runs continue when the next worker starts");
+}
+
+/// Command-line options that choose which tasks a worker takes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct InboxArgs {
+    /// Inbox to serve instead of those in `[worker] inboxes` and the folders in `inbox/`; may be
+    /// repeated
+    #[arg(long = "inbox", value_name = "NAME")]
+    pub(crate) inboxes: Vec<InboxName>,
+    /// Type of the tasks to take; may be repeated. Tasks of other types wait for other workers
+    #[arg(long = "type", value_name = "TYPE")]
+    types: Vec<String>,
+}
+
+impl InboxArgs {
+    /// Returns a worker with the project's settings and these command-line options.
+    pub(crate) fn project_worker<'a>(
+        &self,
+        runtime: &'a ProjectRuntime,
+    ) -> anyhow::Result<ProjectWorker<'a>> {
+        let mut options = project_worker_options(&runtime.config)?;
+        if !self.inboxes.is_empty() {
+            options.inboxes.clone_from(&self.inboxes);
+        }
+        options.types.clone_from(&self.types);
+        let ProjectInboxes { inboxes, problems } =
+            project_folder_inboxes(&runtime.config, &self.inboxes);
+        add_inbox_names(&mut options, &inboxes)?;
+        Ok(ProjectWorker { runtime, options, inboxes, problems })
+    }
+}
+
+/// Returns the options for a worker from the project's settings.
+pub(crate) fn project_worker_options(config: &Config) -> anyhow::Result<WorkerOptions> {
+    worker_options(config).or_else(|error| {
+        let message = format!("the setting `[worker] inboxes` is invalid: {error}");
+        fail(message, "see where it is set", "longhaul config show --origin")
+    })
+}
+
+/// A worker that also serves the folders of the project that are inboxes.
+#[derive(Debug)]
+pub(crate) struct ProjectWorker<'a> {
+    runtime: &'a ProjectRuntime,
+    pub(crate) options: WorkerOptions,
+    inboxes: Vec<Arc<dyn Inbox>>,
+    /// Descriptions of folders that can't be served.
+    pub(crate) problems: Vec<String>,
+}
+
+impl ProjectWorker<'_> {
+    /// Drives runs until the worker is asked to stop.
+    pub(crate) async fn run(
+        self,
+        hooks: Option<Arc<dyn WorkerHooks>>,
+        stop: &Shutdown,
+    ) -> Result<(), Error> {
+        let longhaul = &self.runtime.longhaul;
+        let types = self.options.types.clone();
+        let mut worker = Worker::new(longhaul.services(), self.options).with_schedules(longhaul);
+        if let Some(hooks) = hooks {
+            worker = worker.with_hooks(hooks);
+        }
+        let served_worker = InboxWorker::new(types, worker.intake());
+        let serve_folders = async {
+            serve_inboxes(longhaul, &self.inboxes, &served_worker, stop).await;
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            result = worker.run(stop.clone()) => result,
+            never = serve_folders => never,
+        }
+    }
 }

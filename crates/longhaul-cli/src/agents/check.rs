@@ -78,9 +78,7 @@ impl CheckAgentsCommand {
                 problems.extend(mcp_file_problems(&project.config));
                 problems.extend(unusable_short_names(&project.config));
             }
-            Some(name) => {
-                problems.extend(loaded.missing_reference_problems_of_agent(name).cloned())
-            }
+            Some(name) => problems.extend(loaded.missing_references_of_agent(name).cloned()),
         }
         match self.json {
             true => output::print_json(&findings_to_json(&problems, &notes))?,
@@ -145,17 +143,8 @@ fn unusable_short_names(config: &Config) -> Vec<AgentFileProblem> {
 }
 
 fn findings_to_json(problems: &[AgentFileProblem], notes: &[(PathBuf, String)]) -> Value {
-    let problems = problems.iter().map(|problem| {
-        json!({
-            "path": problem.path,
-            "line": problem.line,
-            "column": problem.column,
-            "kind": problem.kind.as_str(),
-            "message": problem.message,
-        })
-    });
     let notes = notes.iter().map(|(path, note)| json!({ "path": path, "message": note }));
-    json!({ "problems": problems.collect::<Value>(), "notes": notes.collect::<Value>() })
+    json!({ "problems": problems, "notes": notes.collect::<Value>() })
 }
 
 fn print_findings(

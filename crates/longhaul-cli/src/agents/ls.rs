@@ -110,17 +110,9 @@ fn agents_to_json(loaded: &LoadedAgents) -> Value {
             "problems": loaded.problems_of_file(&one.path).count(),
         })
     });
-    let hidden = loaded.hidden.iter().map(|one| {
-        json!({
-            "name": one.name,
-            "source": one.source.as_str(),
-            "path": one.path,
-            "hidden_by": one.hidden_by,
-        })
-    });
     json!({
         "agents": agents.collect::<Value>(),
         "broken": broken.collect::<Value>(),
-        "hidden": hidden.collect::<Value>(),
+        "hidden": loaded.hidden,
     })
 }

@@ -7,13 +7,13 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Args;
 use longhaul_project::agents::built_in::BUILT_IN_AGENTS;
 use longhaul_project::agents::load::{AGENTS_FOLDER, find_agent_text_problems};
-use longhaul_project::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
+use longhaul_project::agents::loaded_agents::{AgentSource, LoadedAgent};
 use longhaul_project::agents::scaffold::AgentScaffold;
-use longhaul_project::assemble::call_with_agent_load_context;
+use longhaul_project::assemble::with_agent_load_context;
 use longhaul_project::skills;
 use longhaul_tool::FileLocation;
 
@@ -57,7 +57,7 @@ impl NewAgentCommand {
         let skills = skills::load_skills(&project.config.root, &project.display_root);
         let location = (project.display_root.as_path(), &skills);
         let problems =
-            call_with_agent_load_context(&project.config, &project.tools, location, |location| {
+            with_agent_load_context(&project.config, &project.tools, location, |location| {
                 find_agent_text_problems(location, &self.name, &text)
             });
         if !problems.is_empty() {
@@ -91,15 +91,9 @@ impl NewAgentCommand {
         from: &str,
         project: &ProjectWithAgents,
     ) -> anyhow::Result<String> {
-        let source_agent = match project.loaded.find_loaded_agent(from) {
-            Ok(source_agent) => source_agent,
-            Err(AgentError::Unknown(message)) => {
-                bail!("{message}\n`longhaul agents` lists all agents")
-            }
-            Err(error @ AgentError::Broken { .. }) => bail!("{error}"),
-        };
+        let source_agent = project.find_agent(from)?;
         match source_agent.source {
-            AgentSource::Claude => Ok(scaffold.render_converted_claude_agent(source_agent)),
+            AgentSource::Claude => Ok(scaffold.render_claude_agent(source_agent)),
             AgentSource::Project => {
                 let file = self::agent_file_path(project, source_agent.agent.name.as_str());
                 let text = fs::read_to_string(&file);

@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::anyhow;
 use longhaul_core::time::Clock;
 use longhaul_engine::tools::registry::ToolRegistry;
-use longhaul_project::agents::loaded_agents::LoadedAgents;
+use longhaul_project::agents::loaded_agents::{AgentError, LoadedAgent, LoadedAgents};
 use longhaul_project::assemble::{built_in_tool_registry, load_agents};
 use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_project::config::settings::Config;
@@ -35,5 +36,15 @@ impl ProjectWithAgents {
         let display_root = process_env.display_path(&config.root);
         let loaded = load_agents(&config, &tools, &display_root);
         Ok(Self { process_env, config, clock, tools, display_root, loaded })
+    }
+
+    /// Returns the agent with this name, or an error for the user.
+    pub(crate) fn find_agent(&self, name: &str) -> anyhow::Result<&LoadedAgent> {
+        self.loaded.find_loaded_agent(name).map_err(|error| match error {
+            AgentError::Unknown(message) => {
+                anyhow!("{message}\n`longhaul agents` lists all agents")
+            }
+            AgentError::Broken { .. } => anyhow!("{error}"),
+        })
     }
 }

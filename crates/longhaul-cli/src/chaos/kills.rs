@@ -8,18 +8,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul::project::ProjectRuntime;
 use longhaul_core::event::entry::JournalEntry;
-use longhaul_core::id::{InboxName, RunId, Seq};
+use longhaul_core::id::{RunId, Seq};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateRow, GateStatus,
 };
 use longhaul_core::port::store::{GateFilter, RunFilter, RunRow};
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::Error;
+use longhaul_engine::Task;
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::task::Task;
 use longhaul_run::commands::current_gate_digest;
+use serde::Serialize;
 
-use crate::chaos::effects::{PROBE_PREFIX, read_effects};
+use crate::chaos::effects::{EffectRecord, PROBE_PREFIX, read_effects};
 use crate::chaos::project::ScratchProject;
 use crate::child_process::ChildProcess;
 use crate::output;
@@ -65,17 +66,41 @@ pub(crate) struct ChaosPlan {
 }
 
 /// What happened in the kill loop.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct KillLog {
     /// Runs whose submission was acknowledged.
+    #[serde(skip)]
     pub(crate) runs: Vec<RunId>,
-    pub(crate) kills: u64,
+    pub(crate) kills: KillCounts,
     /// Number of workers that were started after the first one.
     pub(crate) restarts: u64,
-    /// Time from each worker's start to its first event, in milliseconds.
-    pub(crate) recovery_times_ms: Vec<u64>,
+    pub(crate) recovery_ms: RecoveryTimes,
     /// Whether the last worker wrote nothing for `STALL_TIMEOUT` while runs had not ended.
     pub(crate) stalled: bool,
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct KillCounts {
+    pub(crate) planned: u64,
+    pub(crate) done: u64,
+}
+
+/// Times from each worker's start to its first event, in milliseconds.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct RecoveryTimes {
+    #[serde(skip)]
+    all: Vec<u64>,
+    pub(crate) median: u64,
+    pub(crate) worst: u64,
+}
+
+impl RecoveryTimes {
+    fn add(&mut self, millis: u64) {
+        self.all.push(millis);
+        self.all.sort_unstable();
+        self.median = self.all[(self.all.len() - 1) / 2];
+        self.worst = self.worst.max(millis);
+    }
 }
 
 /// Numbers of events, of open runs and of ended runs.
@@ -87,10 +112,10 @@ struct Progress {
 
 /// The kill loop of a chaos test.
 pub(crate) struct KillLoop<'a> {
-    pub(crate) scratch: &'a ScratchProject,
-    pub(crate) runtime: &'a ProjectRuntime,
-    pub(crate) plan: &'a ChaosPlan,
-    pub(crate) log: KillLog,
+    scratch: &'a ScratchProject,
+    runtime: &'a ProjectRuntime,
+    plan: &'a ChaosPlan,
+    log: KillLog,
     answers: BTreeMap<RunId, u32>,
     random: u64,
 }
@@ -101,19 +126,20 @@ impl<'a> KillLoop<'a> {
         runtime: &'a ProjectRuntime,
         plan: &'a ChaosPlan,
     ) -> Self {
-        let (log, answers) = (KillLog::default(), BTreeMap::new());
-        Self { scratch, runtime, plan, log, answers, random: plan.seed }
+        let kills = KillCounts { planned: plan.kills, done: 0 };
+        let log = KillLog { kills, ..KillLog::default() };
+        Self { scratch, runtime, plan, log, answers: BTreeMap::new(), random: plan.seed }
     }
 
     /// Runs the whole loop and returns what happened.
     pub(crate) async fn run(mut self) -> anyhow::Result<KillLog> {
         let ChaosPlan { runs, kills, .. } = *self.plan;
         let mut scale = SCALES.0;
-        while self.log.kills < kills {
+        while self.log.kills.done < kills {
             // A quarter of the runs is submitted at the start, the rest during the first 90 % of the
             // kills, so that there is work to interrupt until the last kill.
             let first = (runs / 4).max(1);
-            let due = first + (runs - first) * self.log.kills / (kills * 9 / 10).max(1);
+            let due = first + (runs - first) * self.log.kills.done / (kills * 9 / 10).max(1);
             self.submit_up_to(due.min(runs)).await?;
             if self.progress().await?.open == 0 {
                 self.submit_up_to((self.log.runs.len() as u64 + 1).min(runs)).await?;
@@ -121,26 +147,23 @@ impl<'a> KillLoop<'a> {
             if self.progress().await?.open == 0 {
                 break;
             }
-            self.answer_gates().await?;
             let mut worker = self.start_worker().await?;
             let (min, max) = LIFETIME_MS;
             let lifetime = Millis((min + self.next_random() % (max - min)) * scale / 100);
-            self.let_work(lifetime).await?;
-            let Progress { open, ended, .. } = self.progress().await?;
+            let Progress { open, ended, .. } = self.let_work(lifetime).await?;
             if open == 0 && self.log.runs.len() as u64 == runs {
                 break;
             }
             worker.kill()?;
-            self.log.kills += 1;
-            let is_ahead = ended * kills * 100 > self.log.kills * runs * ENDED_AT_LAST_KILL;
-            scale = match is_ahead {
+            self.log.kills.done += 1;
+            let done = self.log.kills.done;
+            scale = match ended * kills * 100 > done * runs * ENDED_AT_LAST_KILL {
                 true => (scale * 7 / 10).max(SCALES.1),
                 false => (scale * 13 / 10 + 1).min(SCALES.2),
             };
-            if !self.plan.quiet && self.log.kills.is_multiple_of(10) {
-                let killed = self.log.kills;
+            if !self.plan.quiet && done.is_multiple_of(10) {
                 output::eprint_line(&format!(
-                    "  {killed} of {kills} kills, {ended} of {runs} runs have ended"
+                    "  {done} of {kills} kills, {ended} of {runs} runs have ended"
                 ));
             }
         }
@@ -160,11 +183,7 @@ impl<'a> KillLoop<'a> {
 
     async fn submit_up_to(&mut self, count: u64) -> anyhow::Result<()> {
         while (self.log.runs.len() as u64) < count {
-            let mut task = self.plan.task.clone();
-            let inboxes = self.runtime.config.worker_settings().inboxes;
-            task.inbox = inboxes.first().map(InboxName::new).transpose()?;
-            task.submitter = Some("chaos".to_owned());
-            let run = self.runtime.longhaul.submit(task).await?;
+            let run = self.runtime.longhaul.submit(self.plan.task.clone()).await?;
             self.log.runs.push(run);
         }
         Ok(())
@@ -172,15 +191,16 @@ impl<'a> KillLoop<'a> {
 
     /// Starts a worker process and waits for its first event.
     async fn start_worker(&mut self) -> anyhow::Result<ChildProcess> {
+        self.answer_gates().await?;
         let events_before = self.progress().await?.events;
         let start = SystemClock.monotonic_nanos();
         let mut worker = self.scratch.start_worker()?;
-        self.log.restarts += u64::from(self.log.kills > 0);
+        self.log.restarts += u64::from(self.log.kills.done > 0);
         let elapsed = || Millis((SystemClock.monotonic_nanos() - start) / 1_000_000);
         while elapsed() < FIRST_EVENT_TIMEOUT {
             worker.check_running()?;
             if self.progress().await?.events > events_before {
-                self.log.recovery_times_ms.push(elapsed().0);
+                self.log.recovery_ms.add(elapsed().0);
                 break;
             }
             SystemClock.sleep(POLL_INTERVAL).await;
@@ -188,19 +208,16 @@ impl<'a> KillLoop<'a> {
         Ok(worker)
     }
 
-    /// Waits for this time, or until all runs have ended. Answers gates after half of it.
-    async fn let_work(&mut self, lifetime: Millis) -> anyhow::Result<()> {
+    /// Waits for this time, or until all runs have ended, and answers gates meanwhile.
+    async fn let_work(&mut self, lifetime: Millis) -> anyhow::Result<Progress> {
         let start = SystemClock.monotonic_time();
-        let mut are_gates_due = true;
         loop {
+            let progress = self.progress().await?;
             let elapsed = SystemClock.monotonic_time().minus(start);
-            if elapsed >= lifetime || self.progress().await?.open == 0 {
-                return Ok(());
+            if elapsed >= lifetime || progress.open == 0 {
+                return Ok(progress);
             }
-            if are_gates_due && elapsed.0 * 2 >= lifetime.0 {
-                are_gates_due = false;
-                self.answer_gates().await?;
-            }
+            self.answer_gates().await?;
             SystemClock.sleep(POLL_INTERVAL.min(Millis(lifetime.0 - elapsed.0))).await;
         }
     }
@@ -210,7 +227,6 @@ impl<'a> KillLoop<'a> {
         if self.progress().await?.open == 0 {
             return Ok(());
         }
-        self.answer_gates().await?;
         let mut worker = self.start_worker().await?;
         let (mut events, mut last_change) = (0, SystemClock.monotonic_time());
         loop {
@@ -279,12 +295,13 @@ fn decide(
         GateKind::InDoubt => {
             // The process that made the call is dead, so no further record can appear.
             let effects = read_effects(scratch.effects_file().as_deref())?;
-            let is_of_call = |run, call| run == gate.run && Some(call) == gate.spec.call;
-            let is_probe =
-                gate.spec.tool.as_deref().is_some_and(|tool| tool.starts_with(PROBE_PREFIX));
-            if effects.iter().any(|record| is_of_call(record.run, record.call)) {
+            let is_of_call = |effect: &EffectRecord| {
+                effect.run == gate.run && Some(effect.call) == gate.spec.call
+            };
+            let tool = gate.spec.tool.as_deref().unwrap_or_default();
+            if effects.iter().any(is_of_call) {
                 (GateDecision::Complete, "chaos checked: it has a record")
-            } else if is_probe {
+            } else if tool.starts_with(PROBE_PREFIX) {
                 (GateDecision::Reject, "chaos checked: it has no record")
             } else {
                 (GateDecision::Reject, "not verifiable: chaos treats it as not done")

@@ -42,44 +42,8 @@ pub(crate) const BUILT_IN_AGENT: &str = "chaos";
 /// happen. It needs no key, no network and no file outside its folder.
 const BUILT_IN_FILES: [(&str, &str); 3] = [
     ("longhaul.toml", ""),
-    (
-        "agents/chaos.md",
-        "---
-description: Twelve turns of probe calls, to be interrupted by kills.
-model: scripted/chaos
-tools: [probe_read, probe_write, probe_send]
-max_turns: 12
----
-You append records to a file.
-",
-    ),
-    (
-        "scripts/chaos.yaml",
-        "replies:
-  - { delay: 8ms, tools: [ { name: probe_read, input: { note: 'look 1', delay_ms: 6 } } ] }
-  - { delay: 2ms, tools: [ { name: probe_send, input: { note: 'send 2', delay_ms: 6 } } ] }
-  - { delay: 8ms, tools: [ { name: probe_write, input: { note: 'put 3', delay_ms: 8 } } ] }
-  - delay: 4ms
-    tools:
-      - { name: probe_read, input: { note: 'look 4', delay_ms: 4 } }
-      - { name: probe_write, input: { note: 'put 4', delay_ms: 12 } }
-      - { name: probe_send, input: { note: 'send 4', delay_ms: 8 } }
-  - delay: 2ms
-    tools:
-      - { name: probe_send, input: { note: 'first send 5', delay_ms: 4 } }
-      - { name: probe_send, input: { note: 'second send 5', delay_ms: 4 } }
-  - { delay: 20ms, text: 'Thinking for a while.', tools: [ { name: probe_write, input: { note: 'put 6' } } ] }
-  - { tools: [ { name: probe_send, input: { note: 'send 7', delay_ms: 16 } } ] }
-  - { delay: 2ms, tools: [ { name: probe_read, input: { note: 'look 8' } } ] }
-  - delay: 4ms
-    tools:
-      - { name: probe_write, input: { note: 'first put 9', delay_ms: 8 } }
-      - { name: probe_write, input: { note: 'second put 9', delay_ms: 2 } }
-  - { delay: 6ms, tools: [ { name: probe_send, input: { note: 'send 10', delay_ms: 2 } } ] }
-  - { delay: 2ms, tools: [ { name: probe_send, input: { note: 'send 11' } } ] }
-  - { delay: 4ms, text: 'Done.' }
-",
-    ),
+    ("agents/chaos.md", include_str!("../../chaos/chaos.md")),
+    ("scripts/chaos.yaml", include_str!("../../chaos/chaos.yaml")),
 ];
 
 /// The temporary project of a chaos test. Its folder is removed when this value is dropped.
@@ -99,7 +63,7 @@ impl ScratchProject {
         }
         let mut process_env = environment::current_process_env()?;
         process_env.env.retain(|name, _| !name.starts_with("LONGHAUL_"));
-        process_env.env.insert("XDG_CONFIG_HOME".to_owned(), utf8_path(folder.path())?);
+        process_env.env.insert("XDG_CONFIG_HOME".to_owned(), utf8(folder.path())?);
         Self::prepare(folder, process_env)
     }
 
@@ -124,9 +88,8 @@ impl ScratchProject {
             Some(_) => read_project_file(from, Path::new(CONFIG_FILE_NAME), FILE_BYTES_MAX),
             None => Ok(Vec::new()),
         };
-        let settings = settings
-            .map_err(|reason| CliError::usage_error(format!("`{CONFIG_FILE_NAME}`: {reason}")))?;
-        write_file(&to.join(CONFIG_FILE_NAME), &settings)?;
+        let error = |reason| CliError::usage_error(format!("`{CONFIG_FILE_NAME}`: {reason}"));
+        write_file(&to.join(CONFIG_FILE_NAME), &settings.map_err(error)?)?;
         Self::prepare(folder, process_env)
     }
 
@@ -135,16 +98,17 @@ impl ScratchProject {
         let root = folder.path().canonicalize()?;
         let data = root.join(DATA_FOLDER_NAME);
         fs::create_dir_all(&data)?;
-        for (name, value) in [
-            ("LONGHAUL_DATA", utf8_path(&data)?),
-            ("LONGHAUL_STORE", format!("sqlite:{}", utf8_path(&data.join("longhaul.db"))?)),
-            (CRASH_PROBE_FILE_VAR, "crash_probe.jsonl".to_owned()),
-            // The workers are killed from outside, repeatedly at the same event, which must not
-            // count as crashes of the run.
-            ("LONGHAUL_WORKER_CRASH_LIMIT", "0".to_owned()),
-        ] {
-            process_env.env.insert(name.to_owned(), value);
-        }
+        process_env.env.extend(
+            [
+                ("LONGHAUL_DATA", utf8(&data)?),
+                ("LONGHAUL_STORE", format!("sqlite:{}", utf8(&data.join("longhaul.db"))?)),
+                (CRASH_PROBE_FILE_VAR, "crash_probe.jsonl".to_owned()),
+                // The workers are killed from outside, repeatedly at the same event, which must not
+                // count as crashes of the run.
+                ("LONGHAUL_WORKER_CRASH_LIMIT", "0".to_owned()),
+            ]
+            .map(|(name, value)| (name.to_owned(), value)),
+        );
         process_env.cwd = root;
         let config = load::load(&process_env, &[])?;
         Ok(Self { folder, process_env, config })
@@ -194,7 +158,7 @@ fn temp_folder() -> anyhow::Result<TempDir> {
     temp_folder.context("a temporary folder can't be created; set another one with TMPDIR")
 }
 
-fn utf8_path(path: &Path) -> anyhow::Result<String> {
+fn utf8(path: &Path) -> anyhow::Result<String> {
     let text = path.to_str().map(str::to_owned);
     text.with_context(|| format!("{} is not UTF-8; set another folder with TMPDIR", path.display()))
 }

@@ -1,20 +1,25 @@
-//! The scorecard of a chaos test, as a table for people and as one JSON object.
+//! The scorecard of a chaos test, as one JSON object and as a table for people.
 
 use std::path::PathBuf;
 
-use serde_json::{Map, Value, json};
+use longhaul_core::id::RunId;
+use serde::Serialize;
 
-use crate::chaos::kills::{ChaosPlan, KillLog};
+use crate::chaos::kills::KillLog;
 use crate::chaos::verify::{Findings, InDoubtCall, Invariant};
 
 /// Maximum number of violations, and of incomplete runs, that are printed.
 const SHOWN_MAX: usize = 10;
 
-/// The results of a chaos test, to be printed.
-#[derive(Debug)]
+/// The results of a chaos test. In JSON it has the fields of its parts.
+#[derive(Debug, Serialize)]
 pub(crate) struct Scorecard {
-    pub(crate) plan: ChaosPlan,
+    pub(crate) verdict: &'static str,
+    pub(crate) agent: String,
+    pub(crate) seed: u64,
+    #[serde(flatten)]
     pub(crate) log: KillLog,
+    #[serde(flatten)]
     pub(crate) findings: Findings,
     pub(crate) duration_ms: u64,
     /// Path of the temporary folder, if it was kept.
@@ -22,132 +27,78 @@ pub(crate) struct Scorecard {
 }
 
 impl Scorecard {
-    pub(crate) fn as_json(&self) -> anyhow::Result<Value> {
-        let Self { plan, log, findings, .. } = self;
-        let mut violation_counts = Map::new();
-        for (invariant, _) in Invariant::ALL {
-            let name = serde_json::to_value(invariant)?.as_str().unwrap_or_default().to_owned();
-            violation_counts.insert(name, findings.violation_count(invariant).into());
-        }
-        let (median, worst) = self.recovery_ms();
-        Ok(json!({
-            "verdict": if findings.has_test_passed() { "passed" } else { "failed" },
-            "agent": plan.task.agent,
-            "seed": plan.seed,
-            "runs": {
-                "submitted": log.runs.len(),
-                "completed": findings.completed,
-                "failed": findings.failed,
-                "other": findings.other,
-            },
-            "kills": { "planned": plan.kills, "done": log.kills },
-            "restarts": log.restarts,
-            "recoveries": findings.recoveries,
-            "recovery_ms": { "median": median, "worst": worst },
-            "model_calls": {
-                "total": findings.model_calls,
-                "repeated": findings.model_calls_repeated,
-            },
-            "once_calls": findings.once_calls,
-            "pure_repeats": findings.pure_repeats,
-            "keyed_repeats": findings.keyed_repeats,
-            "in_doubt": findings.in_doubt,
-            "violation_counts": violation_counts,
-            "violations": findings.violations,
-            "stalled": log.stalled,
-            "duration_ms": self.duration_ms,
-            "folder": self.folder,
-        }))
-    }
-
     pub(crate) fn as_text(&self) -> String {
-        let Self { plan, log, findings, .. } = self;
-        let (submitted, completed) = (log.runs.len(), findings.completed);
-        let mut runs = format!(
-            "{submitted} submitted, {completed} completed, {} failed",
-            findings.failed.len()
-        );
-        if !findings.other.is_empty() {
-            runs.push_str(&format!(", {} cancelled or not ended", findings.other.len()));
-        }
-        let mut kills = log.kills.to_string();
-        if log.kills != plan.kills {
-            let planned = plan.kills;
-            kills.push_str(&format!(
-                " of {planned}: all runs ended before the last kill; increase --runs"
-            ));
-        }
-        let (median, worst) = self.recovery_ms();
-        let (calls, repeated) = (findings.model_calls, findings.model_calls_repeated);
-        let (pure, keyed) = (findings.pure_repeats, findings.keyed_repeats);
+        let Self { log, findings, .. } = self;
+        let Findings { runs, model_calls, pure_repeats, keyed_repeats, .. } = findings;
+        let other = match runs.other.len() {
+            0 => String::new(),
+            other => format!(", {other} cancelled or not ended"),
+        };
+        let (submitted, completed, failed) = (runs.submitted, runs.completed, runs.failed.len());
+        let missing_kills = match (log.kills.done, log.kills.planned) {
+            (done, planned) if done == planned => String::new(),
+            (_, planned) => {
+                format!(" of {planned}: all runs ended before the last kill; increase --runs")
+            }
+        };
+        let (median, worst) = (log.recovery_ms.median, log.recovery_ms.worst);
+        let repeats =
+            format!("{pure_repeats} pure calls, {keyed_repeats} keyed calls with the same key");
         let mut lines = vec![
-            ("runs", runs),
-            ("kills with SIGKILL", kills),
+            (
+                "runs",
+                format!("{submitted} submitted, {completed} completed, {failed} failed{other}"),
+            ),
+            ("kills with SIGKILL", format!("{}{missing_kills}", log.kills.done)),
             ("worker restarts", log.restarts.to_string()),
             ("runs recovered from a dead worker", findings.recoveries.to_string()),
             ("recovery, start to first event", format!("median {median} ms, worst {worst} ms")),
-            ("model calls", format!("{calls} made, {repeated} repeated")),
             (
-                "allowed repeats",
-                format!("{pure} pure calls, {keyed} keyed calls with the same key"),
+                "model calls",
+                format!("{} made, {} repeated", model_calls.total, model_calls.repeated),
             ),
+            ("allowed repeats", repeats),
             ("once calls", findings.once_calls.to_string()),
             ("in doubt, and reported as such", in_doubt_text(&findings.in_doubt)),
         ];
         lines.extend(Invariant::ALL.map(|(invariant, label)| {
-            let violations = findings.violation_count(invariant);
+            let violations = findings.violation_counts.get(&invariant).copied().unwrap_or_default();
             (label, format!("{violations}  {}", if violations == 0 { "ok" } else { "BROKEN" }))
         }));
         let lines: String =
             lines.iter().map(|(label, value)| format!("  {label:<44} {value}\n")).collect();
-        format!("{lines}\n{}", self.verdict())
+        format!("{lines}\n{}", self.verdict_text())
     }
 
-    /// Returns the median and the worst recovery time, in milliseconds.
-    fn recovery_ms(&self) -> (u64, u64) {
-        let mut times = self.log.recovery_times_ms.clone();
-        times.sort_unstable();
-        let median = times.get(times.len().saturating_sub(1) / 2);
-        (median.copied().unwrap_or_default(), times.last().copied().unwrap_or_default())
-    }
-
-    fn verdict(&self) -> String {
-        let (findings, seed) = (&self.findings, self.plan.seed);
-        if findings.has_test_passed() {
-            let mut text =
-                format!("All guarantees held (seed {seed}, {} s).", self.duration_ms / 1_000);
-            if let Some(folder) = &self.folder {
-                text.push_str(&format!("\nKept folder:  {}", folder.display()));
-            }
-            return text;
+    fn verdict_text(&self) -> String {
+        let (Findings { violations, runs, .. }, seed) = (&self.findings, self.seed);
+        let folder = self.folder.as_ref().map(|folder| folder.display().to_string());
+        if self.findings.has_test_passed() {
+            let folder = folder.map(|folder| format!("\nKept folder:  {folder}"));
+            let seconds = self.duration_ms / 1_000;
+            let folder = folder.unwrap_or_default();
+            return format!("All guarantees held (seed {seed}, {seconds} s).{folder}");
         }
         let mut text = format!("A guarantee was violated (seed {seed}).");
         if self.log.stalled {
             text.push_str(" The last worker wrote nothing for three minutes while runs were open.");
         }
-        for violation in findings.violations.iter().take(SHOWN_MAX) {
+        for violation in violations.iter().take(SHOWN_MAX) {
             let call = violation.call.map_or(String::new(), |call| format!(" {call}"));
             text.push_str(&format!("\n  {}{call}: {}", violation.run, violation.message));
         }
-        let omitted = findings.violations.len().saturating_sub(SHOWN_MAX);
-        if omitted > 0 {
+        if let omitted @ 1.. = violations.len().saturating_sub(SHOWN_MAX) {
             text.push_str(&format!("\n  and {omitted} more violations"));
         }
-        for (runs, outcome) in [(&findings.failed, "failed"), (&findings.other, "did not complete")]
-        {
-            for run in runs.iter().take(SHOWN_MAX) {
-                text.push_str(&format!("\n  {run} {outcome}"));
-            }
+        for (runs, outcome) in [(&runs.failed, "failed"), (&runs.other, "did not complete")] {
+            let lines = runs.iter().take(SHOWN_MAX).map(|run| format!("\n  {run} {outcome}"));
+            text.extend(lines);
         }
-        let violated = findings.violations.iter().map(|violation| violation.run);
-        let run = { violated }
-            .chain([&findings.failed, &findings.other].into_iter().flatten().copied())
-            .next();
-        if let (Some(folder), Some(run)) = (&self.folder, run) {
-            let folder = folder.display();
-            text.push_str(&format!(
-                "\nInspect the run:  cd {folder} && longhaul show {run} --events"
-            ));
+        let bad_runs: Vec<RunId> = violations.iter().map(|violation| violation.run).collect();
+        let first = bad_runs.iter().chain(&runs.failed).chain(&runs.other).next();
+        if let (Some(folder), Some(run)) = (folder, first) {
+            let command = format!("cd {folder} && longhaul show {run} --events");
+            text.push_str(&format!("\nInspect the run:  {command}"));
         }
         text
     }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::chaos::effects::{EffectRecord, PROBE_PREFIX};
 
 /// A guarantee that a chaos test verifies. Each variant is described by its violation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Invariant {
     /// A call with a recorded result was started again.
@@ -68,33 +68,43 @@ pub(crate) struct InDoubtCall {
     pub(crate) settled_by: &'static str,
 }
 
-/// What the verification counted and found.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Findings {
+/// The acknowledged runs and their child runs, by how they ended.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct RunOutcomes {
+    pub(crate) submitted: usize,
     pub(crate) completed: u64,
     pub(crate) failed: Vec<RunId>,
     /// Runs that were cancelled or have not ended.
     pub(crate) other: Vec<RunId>,
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct ModelCallCounts {
+    pub(crate) total: u64,
+    /// Number of model calls that were interrupted by a kill and repeated.
+    pub(crate) repeated: u64,
+}
+
+/// What the verification counted and found.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Findings {
+    pub(crate) runs: RunOutcomes,
     /// Number of times that a new worker recovered a run of a dead worker.
     pub(crate) recoveries: u64,
-    pub(crate) model_calls: u64,
-    /// Number of model calls that were interrupted by a kill and repeated.
-    pub(crate) model_calls_repeated: u64,
+    pub(crate) model_calls: ModelCallCounts,
     pub(crate) once_calls: u64,
     pub(crate) pure_repeats: u64,
     pub(crate) keyed_repeats: u64,
     pub(crate) in_doubt: Vec<InDoubtCall>,
+    pub(crate) violation_counts: BTreeMap<Invariant, usize>,
     pub(crate) violations: Vec<Violation>,
 }
 
 impl Findings {
-    pub(crate) fn violation_count(&self, invariant: Invariant) -> usize {
-        self.violations.iter().filter(|violation| violation.invariant == invariant).count()
-    }
-
     /// Returns whether every run completed and no guarantee was violated.
     pub(crate) fn has_test_passed(&self) -> bool {
-        self.violations.is_empty() && self.failed.is_empty() && self.other.is_empty()
+        let RunOutcomes { failed, other, .. } = &self.runs;
+        self.violations.is_empty() && failed.is_empty() && other.is_empty()
     }
 }
 
@@ -103,16 +113,17 @@ pub(crate) fn verify_runs(
     journals: &BTreeMap<RunId, Vec<JournalEntry>>,
     records: &[EffectRecord],
 ) -> Findings {
-    let mut findings = Findings::default();
+    let violation_counts = Invariant::ALL.map(|(invariant, _)| (invariant, 0)).into();
+    let mut findings = Findings { violation_counts, ..Findings::default() };
     for (run, entries) in journals {
         let effects = records.iter().filter(|record| record.run == *run).collect();
         RunVerifier { run: *run, effects, findings: &mut findings }.verify(entries);
     }
     for record in records.iter().filter(|record| !journals.contains_key(&record.run)) {
-        let mut verifier =
-            RunVerifier { run: record.run, effects: Vec::new(), findings: &mut findings };
-        let message = format!("{} had an effect for a run without a journal", record.tool);
-        verifier.violated(Invariant::UnaccountedEffect, Some(record.call), message);
+        let EffectRecord { run, call, tool, .. } = record;
+        let message = format!("{tool} had an effect for a run without a journal");
+        let mut verifier = RunVerifier { run: *run, effects: Vec::new(), findings: &mut findings };
+        verifier.violated(Invariant::UnaccountedEffect, Some(*call), message);
     }
     findings
 }
@@ -144,19 +155,21 @@ struct RunVerifier<'a> {
 
 impl RunVerifier<'_> {
     fn violated(&mut self, invariant: Invariant, call: Option<CallId>, message: String) {
+        *self.findings.violation_counts.entry(invariant).or_default() += 1;
         self.findings.violations.push(Violation { invariant, run: self.run, call, message });
     }
 
     fn verify(&mut self, entries: &[JournalEntry]) {
-        match entries.last().map(|entry| &entry.event) {
-            Some(Event::RunCompleted(_)) => self.findings.completed += 1,
-            Some(Event::RunFailed(_)) => self.findings.failed.push(self.run),
-            Some(_) => self.findings.other.push(self.run),
-            None => {
-                self.findings.other.push(self.run);
-                let message = "the run was acknowledged but has no journal".to_owned();
-                self.violated(Invariant::BrokenJournals, None, message);
-            }
+        let last = entries.last().map(|entry| &entry.event);
+        let runs = &mut self.findings.runs;
+        match last {
+            Some(Event::RunCompleted(_)) => runs.completed += 1,
+            Some(Event::RunFailed(_)) => runs.failed.push(self.run),
+            Some(_) | None => runs.other.push(self.run),
+        }
+        if last.is_none() {
+            let message = "the run was acknowledged but has no journal".to_owned();
+            self.violated(Invariant::BrokenJournals, None, message);
         }
         self.check_event_order(entries);
         self.check_model_calls(entries);
@@ -171,7 +184,7 @@ impl RunVerifier<'_> {
                 self.violated(Invariant::UnaccountedEffect, Some(record.call), message);
             }
         }
-        let has_ended = entries.last().is_some_and(|last| last.event.is_terminal());
+        let has_ended = last.is_some_and(Event::is_terminal);
         for (call, history) in &histories {
             self.check_call(*call, history, has_ended);
         }
@@ -211,7 +224,7 @@ impl RunVerifier<'_> {
             #[expect(clippy::wildcard_enum_match_arm, reason = "only turns are checked here")]
             match &entry.event {
                 Event::TurnStarted(data) => {
-                    self.findings.model_calls += 1;
+                    self.findings.model_calls.total += 1;
                     if data.purpose == ModelCallPurpose::Turn && replied_turns.contains(&data.turn)
                     {
                         let message = format!("turn {} was repeated after its reply", data.turn);
@@ -223,7 +236,7 @@ impl RunVerifier<'_> {
                     self.violated(Invariant::RepeatedAfterResult, None, message);
                 }
                 Event::TurnFailed(data) if data.failure.class == FailureClass::Lost => {
-                    self.findings.model_calls_repeated += 1;
+                    self.findings.model_calls.repeated += 1;
                     *lost_by_epoch.entry(entry.epoch).or_default() += 1;
                 }
                 _ => {}
@@ -238,25 +251,17 @@ impl RunVerifier<'_> {
     }
 
     fn check_call(&mut self, call: CallId, history: &CallHistory, has_run_ended: bool) {
-        let effects: Vec<Epoch> = self
-            .effects
-            .iter()
-            .filter(|record| record.call == call)
-            .map(|record| record.epoch)
-            .collect();
+        let effects = self.effects.iter().filter(|record| record.call == call);
+        let effects: Vec<Epoch> = effects.map(|record| record.epoch).collect();
         let tool = &history.tool;
         if let Some(message) = history.repeat_after_result(&effects) {
             self.violated(Invariant::RepeatedAfterResult, Some(call), message);
         }
-        let count = |epochs: &[Epoch], wanted: Epoch| {
-            epochs.iter().filter(|epoch| **epoch == wanted).count()
-        };
-        let excess = effects
-            .iter()
-            .map(|epoch| (*epoch, count(&effects, *epoch), count(&history.starts, *epoch)));
-        if let Some((epoch, effects, starts)) =
-            { excess }.find(|(_, effects, starts)| effects > starts)
-        {
+        let count = |epochs: &[Epoch], epoch| epochs.iter().filter(|one| **one == epoch).count();
+        let counts = |epoch: &Epoch| (count(&effects, *epoch), count(&history.starts, *epoch));
+        let is_excess = |epoch: &&Epoch| counts(epoch).0 > counts(epoch).1;
+        if let Some(epoch) = effects.iter().find(is_excess) {
+            let (effects, starts) = counts(epoch);
             let message =
                 format!("{tool} had {effects} effects in epoch {epoch}, but {starts} starts");
             self.violated(Invariant::UnaccountedEffect, Some(call), message);
@@ -303,10 +308,9 @@ fn call_histories(entries: &[JournalEntry]) -> BTreeMap<CallId, CallHistory> {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only calls are checked here")]
         match &entry.event {
             Event::TurnCompleted(data) => {
-                for (index, classified) in (1..).zip(&data.calls) {
+                for (index, planned) in (1..).zip(&data.calls) {
                     of(CallId { turn: data.turn, index }, &|history| {
-                        history.tool = classified.tool.to_string();
-                        history.class = classified.class;
+                        (history.tool, history.class) = (planned.tool.to_string(), planned.class);
                     });
                 }
             }

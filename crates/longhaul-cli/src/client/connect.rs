@@ -14,8 +14,8 @@ use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_project::config::settings::Config;
 use longhaul_project::{local_key, server_marker};
 
-use crate::caller_name::caller_name;
 use crate::client::Client;
+use crate::environment::caller_name;
 use crate::environment::{current_process_env, load_config_quietly};
 use crate::error::{self, CliError};
 use crate::exit::Exit;
@@ -35,6 +35,29 @@ pub(crate) struct ServerConnection {
     /// True if `LONGHAUL_URL` names the server. Such a server may have other agents than this
     /// folder.
     pub(crate) is_named: bool,
+}
+
+/// Calls `act` with a client of the server or of the existing store. Fails if there is neither.
+pub(crate) fn with_client<T>(
+    act: impl AsyncFnOnce(&Client) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    runtime::block_on(act(&connect_run_client()?))
+}
+
+/// Calls `act` with a client of the server or of the store, which is created if necessary.
+pub(crate) fn with_client_or_new_store<T>(
+    act: impl AsyncFnOnce(&Client) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    runtime::block_on(act(&connect_or_create_store(find_configured_or_local_server()?)?))
+}
+
+/// Calls `act` with a client of the server or of the existing store. `None` means that there is
+/// neither.
+pub(crate) fn with_client_if_any<T>(
+    act: impl AsyncFnOnce(&Client) -> anyhow::Result<T>,
+) -> anyhow::Result<Option<T>> {
+    let client = try_connect_run_client()?;
+    client.map(|client| runtime::block_on(act(&client))).transpose()
 }
 
 /// Connects to the server named in `LONGHAUL_URL` or to the one that drives this folder's store, or

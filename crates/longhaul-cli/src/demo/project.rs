@@ -24,19 +24,8 @@ pub(crate) const MODEL_NAME: &str = "scripted/demo-tidier";
 
 /// Environment variables that the demo's worker inherits, besides those that start with `LC_` or
 /// `XDG_`. None of them holds an API key.
-const INHERITED_VARS: &[&str] = &[
-    "HOME",
-    "LANG",
-    "LOGNAME",
-    "NO_COLOR",
-    "PATH",
-    "RUST_BACKTRACE",
-    "SUDO_UID",
-    "TERM",
-    "TMPDIR",
-    "TZ",
-    "USER",
-];
+const INHERITED_VARS: &str =
+    "HOME LANG LOGNAME NO_COLOR PATH RUST_BACKTRACE SUDO_UID TERM TMPDIR TZ USER";
 
 /// Files of a new demo folder, as path and content.
 const FILES: &[(&str, &str)] = &[
@@ -114,22 +103,18 @@ impl DemoProject {
     /// Returns an environment with the demo folder as current folder and without the user's
     /// settings, so that the demo is the same for every user.
     pub(crate) fn isolated_process_env(&self) -> ProcessEnv {
-        let env = self.process_env.env.iter();
-        ProcessEnv {
-            cwd: self.folder.clone(),
-            env: env
-                .filter(|(name, _)| is_inherited_var(name))
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect(),
-            uid: self.process_env.uid,
-            ..ProcessEnv::default()
-        }
+        let mut env = self.process_env.env.clone();
+        env.retain(|name, _| is_inherited_var(name));
+        let (cwd, uid) = (self.folder.clone(), self.process_env.uid);
+        ProcessEnv { cwd, env, uid, ..ProcessEnv::default() }
     }
 }
 
 /// Returns whether the demo's worker inherits the environment variable with this name.
 fn is_inherited_var(name: &str) -> bool {
-    INHERITED_VARS.contains(&name) || name.starts_with("LC_") || name.starts_with("XDG_")
+    INHERITED_VARS.split(' ').any(|inherited| inherited == name)
+        || name.starts_with("LC_")
+        || name.starts_with("XDG_")
 }
 
 /// Writes a file unless it exists already. Symlinks are not followed.

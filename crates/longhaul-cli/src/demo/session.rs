@@ -10,12 +10,13 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision};
+use longhaul_core::policy::gate::{Answer, GateDecision};
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::wait::WaitReason;
 use longhaul_engine::Longhaul;
 use longhaul_engine::handle::JournalStream;
 
+use crate::answer::new_answer;
 use crate::child_process::ChildProcess;
 use crate::client::Client;
 use crate::demo::project::DemoProject;
@@ -116,15 +117,10 @@ impl<'a> DemoSession<'a> {
         if let Some((killed_at, last_event)) = self.kill
             && let Event::RunRecovered(_) = &entry.event
         {
-            let recovery_time = entry.at.duration_since(killed_at);
-            self.print_event_line(
-                &entry,
-                "resumed",
-                &format!(
-                    "from event {last_event} on a new worker, {} ms after the kill",
-                    recovery_time.0
-                ),
-            )?;
+            let (millis, at) = (entry.at.duration_since(killed_at).0, format_time_of_day(entry.at));
+            output::print_line(&format!(
+                "  {at}  resumed   from event {last_event} on a new worker, {millis} ms after the kill"
+            ))?;
         } else if let Some(line) = self.printer.format_event_line(&entry) {
             output::print_line(&format!("  {line}"))?;
         }
@@ -217,25 +213,10 @@ impl<'a> DemoSession<'a> {
     }
 
     async fn approve_gate(&self, gate: &GateView) -> anyhow::Result<()> {
-        let answer = Answer {
-            decision: GateDecision::Approve,
-            by: "the demo, no terminal".to_owned(),
-            scope: AnswerScope::Once,
-            note: None,
-            payload: None,
-            digest: gate.digest,
-        };
+        let by = "the demo, no terminal".to_owned();
+        let answer = Answer { by, digest: gate.digest, ..new_answer(GateDecision::Approve) };
         self.longhaul.answer_gate(gate.id, answer).await?;
         Ok(())
-    }
-
-    fn print_event_line(
-        &self,
-        entry: &JournalEntry,
-        label: &str,
-        message: &str,
-    ) -> anyhow::Result<()> {
-        output::print_line(&format!("  {}  {label:<9} {message}", format_time_of_day(entry.at)))
     }
 
     fn print_crash_counts(&self) -> anyhow::Result<()> {

@@ -14,13 +14,13 @@ use longhaul_project::trust::decisions::TrustDecisions;
 use longhaul_project::trust::item::TrustItem;
 use serde_json::{Value, json};
 
-use crate::error::CliError;
+use crate::error::{CliError, fail};
 use crate::exit::Exit;
 use crate::mcp::report::{
-    load_config_and_mcp_file, print_problems_and_notes, print_why_no_servers,
+    find_server, load_config_and_mcp_file, print_problems_and_notes, print_why_no_servers,
 };
 use crate::style::{Styler, TextTone};
-use crate::table::{TableCell, table_lines};
+use crate::table;
 use crate::trust::confirm;
 use crate::{environment, output, runtime, sanitize};
 
@@ -52,33 +52,31 @@ impl CheckServersCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let (config, file) = load_config_and_mcp_file()?;
         if let Some(problem) = file.problems.first() {
-            return Err(CliError::usage_error(problem.to_string())
-                .with_hint("see all problems", "longhaul mcp ls")
-                .into());
+            return fail(problem.to_string(), "see all problems", "longhaul mcp ls");
         }
         let names = self.selected_server_names(&file)?;
-        if names.is_empty() {
-            print_why_no_servers(&file);
-            if self.json {
-                output::print_json(&json!({ "checks": [] }))?;
+        let checks = match names.is_empty() {
+            true => {
+                print_why_no_servers(&file);
+                Vec::new()
             }
-            return Ok(Exit::Done);
-        }
-        require_mcp_file_trust(&config, &file)?;
-        let checks =
-            runtime::build_multi_thread_tokio()?.block_on(check_mcp_servers(&config, &file, names));
+            false => {
+                require_mcp_file_trust(&config, &file)?;
+                let checks = check_mcp_servers(&config, &file, names);
+                runtime::build_multi_thread_tokio()?.block_on(checks)
+            }
+        };
+        let list = checks.iter().map(to_json).collect::<Value>();
+        output::show(self.json, &json!({ "checks": list }), |_| {
+            checks.iter().try_for_each(print_check_result)?;
+            if !checks.is_empty() {
+                print_problems_and_notes(&file);
+            }
+            Ok(())
+        })?;
         let failures = checks.iter().filter_map(|one| one.outcome.as_ref().err());
         // Errors that the user has to fix take precedence over transient ones.
         let exit = failures.map(|(exit, _)| *exit).max_by_key(|exit| *exit == Exit::Usage);
-        if self.json {
-            let list = checks.iter().map(to_json);
-            output::print_json(&json!({ "checks": list.collect::<Value>() }))?;
-        } else {
-            for check in &checks {
-                print_check_result(check)?;
-            }
-            print_problems_and_notes(&file);
-        }
         Ok(exit.unwrap_or(Exit::Done))
     }
 
@@ -88,9 +86,7 @@ impl CheckServersCommand {
             return Ok(enabled.map(|server| server.name.clone()).collect());
         }
         for name in &self.names {
-            file.find_server(name).map_err(|reason| {
-                CliError::usage_error(reason).with_hint("all servers", "longhaul mcp ls")
-            })?;
+            find_server(file, name)?;
         }
         Ok(self.names.clone())
     }
@@ -166,16 +162,13 @@ const fn class_name(class: EffectClass) -> &'static str {
 }
 
 fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
-    let styler = Styler::for_stdout();
+    let (styler, name) = (Styler::for_stdout(), &result.name);
     let report = match &result.outcome {
         Ok(report) => report,
         Err((_, failure)) => {
-            let failed_text = styler.apply_tone(TextTone::Bad, "failed");
-            return output::print_line(&format!(
-                "{}  {failed_text}: {}",
-                result.name,
-                sanitize::sanitize_text(&failure.message)
-            ));
+            let failed = styler.apply_tone(TextTone::Bad, "failed");
+            let message = sanitize::sanitize_text(&failure.message);
+            return output::print_line(&format!("{name}  {failed}: {message}"));
         }
     };
     let tool_count = match report.tools.len() {
@@ -187,22 +180,16 @@ fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
         ", {} ms, {} {}, protocol {}, {tool_count}",
         report.duration.0, report.name, report.version, report.protocol
     );
-    output::print_line(&format!("{}  {status}{}", result.name, sanitize::sanitize_line(&summary)))?;
-    let rows: Vec<Vec<TableCell>> = report
-        .tools
-        .iter()
-        .map(|tool| {
-            let name = format!("  {}", tool.name);
-            vec![TableCell::new(name), TableCell::new(class_name(tool.class))]
-        })
-        .collect();
-    if !rows.is_empty() {
-        for line in table_lines(&["  TOOL", "CLASS"], &rows, styler) {
-            output::print_line(&line)?;
-        }
+    output::print_line(&format!("{name}  {status}{}", sanitize::sanitize_line(&summary)))?;
+    if !report.tools.is_empty() {
+        let rows = report
+            .tools
+            .iter()
+            .map(|tool| table::row(&[&format!("  {}", tool.name), &class_name(tool.class)]));
+        table::print_table(&["  TOOL", "CLASS"], rows)?;
     }
     for note in &report.notes {
-        output::eprint_line(&format!("note: {}: {note}", result.name));
+        output::eprint_line(&format!("note: {name}: {note}"));
     }
     Ok(())
 }
@@ -210,32 +197,18 @@ fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
 fn to_json(result: &ServerCheckResult) -> Value {
     match &result.outcome {
         Ok(report) => {
-            let tools = report.tools.iter().map(|tool| {
-                json!({
-                    "name": tool.name,
-                    "class": class_name(tool.class),
-                })
-            });
+            let tools = report.tools.iter();
+            let tools = tools.map(|tool| json!({ "name": tool.name, "class": tool.class }));
             json!({
-                "server": result.name,
-                "ok": true,
-                "name": report.name,
-                "version": report.version,
-                "protocol": report.protocol,
-                "tools": tools.collect::<Value>(),
-                "notes": report.notes,
-                "duration_ms": report.duration.0,
-                "message": null,
+                "server": result.name, "ok": true, "name": report.name, "version": report.version,
+                "protocol": report.protocol, "tools": tools.collect::<Value>(),
+                "notes": report.notes, "duration_ms": report.duration.0, "message": null,
                 "needs_login": false,
             })
         }
         Err((_, failure)) => json!({
-            "server": result.name,
-            "ok": false,
-            "tools": [],
-            "notes": [],
-            "message": failure.message,
-            "needs_login": failure.needs_login,
+            "server": result.name, "ok": false, "tools": [], "notes": [],
+            "message": failure.message, "needs_login": failure.needs_login,
         }),
     }
 }

@@ -1,5 +1,5 @@
 //! `longhaul mcp login`: logs in to an HTTP MCP server in a browser and stores the login for all
-//! runs of this user.
+//! runs of this user. `longhaul mcp logout` deletes it.
 //!
 //! Invariants: tokens and codes are never shown, untrusted servers are never contacted, and waiting
 //! for the login has a timeout.
@@ -12,18 +12,19 @@ use clap::Args;
 use longhaul_mcp::{
     CallbackServer, LoginError, LoginRequest, LoginStatus, McpServers, PendingLogin,
 };
-use longhaul_project::assemble::{mcp_servers, mcp_tools};
+use longhaul_project::assemble::mcp_servers;
+use longhaul_project::assemble::mcp_tools::{self, resolve_enabled_servers};
 use longhaul_project::config::settings::Config;
 use longhaul_project::mcp::file::McpFile;
 use longhaul_project::mcp::server::Transport;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use crate::error::CliError;
+use crate::error::{CliError, fail};
 use crate::exit::Exit;
-use crate::interrupts::InterruptListener;
 use crate::mcp::check::require_mcp_file_trust;
-use crate::mcp::report::load_config_and_mcp_file;
+use crate::mcp::report::{find_server, load_config_and_mcp_file};
+use crate::runtime::InterruptListener;
 use crate::{environment, event_printer, output, runtime};
 
 /// Timeout for the person to log in with the browser.
@@ -69,10 +70,7 @@ impl LoginCommand {
 
     /// Returns the port for the login's callback, if `.mcp.json` sets one.
     fn callback_port(&self, file: &McpFile) -> anyhow::Result<Option<u16>> {
-        let result = file.find_server(&self.name);
-        let server = result.map_err(|reason| {
-            CliError::usage_error(reason).with_hint("all servers", "longhaul mcp ls")
-        })?;
+        let server = find_server(file, &self.name)?;
         Ok(match &server.transport {
             Some(Transport::Http { oauth, .. }) => oauth.callback_port,
             Some(Transport::Stdio { .. }) | None => None,
@@ -96,18 +94,14 @@ impl LoginCommand {
                 return Ok(Exit::Done);
             }
         }
-        let server = CallbackServer::bind(port).await.map_err(|error| {
-            let port_text =
-                port.map_or_else(|| "any port".to_owned(), |port| format!("port {port}"));
+        let server = CallbackServer::bind(port).await.or_else(|error| {
+            let port = port.map_or_else(|| "any port".to_owned(), |port| format!("port {port}"));
             let message =
-                format!("the login callback can't listen on {port_text} of this machine: {error}");
-            CliError::usage_error(message)
-                .with_hint("change or remove", "`oauth.callbackPort` in .mcp.json")
+                format!("the login callback can't listen on {port} of this machine: {error}");
+            fail(message, "change or remove", "`oauth.callbackPort` in .mcp.json")
         })?;
-        let redirect = server.redirect_uri();
-        let result =
-            servers.begin_login(&self.name, &LoginRequest { redirect_uri: redirect, scopes }).await;
-        let login = result.map_err(login_error)?;
+        let request = LoginRequest { redirect_uri: server.redirect_uri(), scopes };
+        let login = servers.begin_login(&self.name, &request).await.map_err(login_error)?;
         self.print_login_url(&login);
         let Some(redirect_url) = wait_for_redirect(&server, &login).await else {
             let message = format!(
@@ -115,8 +109,10 @@ impl LoginCommand {
                 LOGIN_TIMEOUT.as_secs() / 60
             );
             let login_command = format!("longhaul mcp login {}", self.name);
-            let failure = CliError::usage_error(message).with_hint("try again", login_command);
-            return Err(failure.with_exit_code(Exit::TimedOut).into());
+            return Err(CliError::usage_error(message)
+                .with_hint("try again", login_command)
+                .with_exit_code(Exit::TimedOut)
+                .into());
         };
         let status = login.finish_login(&redirect_url).await.map_err(login_error)?;
         self.print_login_outcome("logged in", Some(&status))?;
@@ -141,16 +137,13 @@ impl LoginCommand {
         outcome: &str,
         status: Option<&LoginStatus>,
     ) -> anyhow::Result<()> {
-        if self.json {
-            let value = json!({
-                "server": self.name,
-                "logged_in": status.is_some(),
-                "login": status.map(login_json),
-            });
-            return output::print_json(&value);
-        }
-        let details = status.map(|status| format!(", {}", describe_login(status)));
-        output::print_text(&format!("{}: {outcome}{}", self.name, details.unwrap_or_default()))
+        let data = json!({
+            "server": self.name, "logged_in": status.is_some(), "login": status.map(login_json),
+        });
+        output::show_text(self.json, &data, |_| {
+            let details = status.map(|status| format!(", {}", describe_login(status)));
+            format!("{}: {outcome}{}", self.name, details.unwrap_or_default())
+        })
     }
 }
 
@@ -204,8 +197,8 @@ async fn wait_for_redirect(server: &CallbackServer, login: &PendingLogin) -> Opt
     tokio::time::timeout(LOGIN_TIMEOUT, redirect).await.ok()
 }
 
-/// Converts the error of a failed login and adds hints.
-pub(crate) fn login_error(error: LoginError) -> CliError {
+/// Converts the error of a failed login.
+fn login_error(error: LoginError) -> CliError {
     CliError::usage_error(error.to_string())
 }
 
@@ -228,17 +221,10 @@ fn read_pasted_lines() -> mpsc::Receiver<String> {
 
 /// Opens a URL in the browser. Errors are ignored, because the URL is printed as well.
 fn open_browser(url: &str) {
-    let program = match cfg!(target_os = "macos") {
-        true => "open",
-        false => "xdg-open",
-    };
-    let child = Command::new(program)
-        .arg(url)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    drop(child);
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut command = Command::new(program);
+    let command = command.arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    drop(command.spawn());
 }
 
 /// Describes a stored login: when it expires, and its scopes.
@@ -264,4 +250,46 @@ pub(crate) fn login_json(status: &LoginStatus) -> Value {
         "refreshes": status.is_renewable,
         "expired": status.is_expired,
     })
+}
+
+/// Arguments of `longhaul mcp logout`, which deletes the login on this machine. The server is not
+/// contacted.
+#[derive(Debug, Args)]
+pub(crate) struct LogoutCommand {
+    /// Name of the server in .mcp.json
+    #[arg(value_name = "SERVER")]
+    name: String,
+    /// Print the outcome as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl LogoutCommand {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
+        let (config, file) = load_config_and_mcp_file()?;
+        let name = &self.name;
+        find_server(&file, name)?;
+        let message = match resolve_enabled_servers(&config, &file).get(name) {
+            Some(Ok(_)) => None,
+            Some(Err(reason)) => {
+                Some(format!("the address of the server `{name}` is unknown: {reason}"))
+            }
+            None => Some(format!("the server `{name}` is disabled")),
+        };
+        if let Some(message) = message {
+            return fail(message, "all servers", "longhaul mcp ls");
+        }
+        let servers = mcp_servers::create_mcp_servers(&config, &file, &environment::system_clock());
+        let was_logged_in =
+            runtime::block_on(async { Ok(servers.logout(name).await.map_err(login_error)?) })?;
+        let data = json!({ "server": name, "removed": was_logged_in });
+        output::show_text(self.json, &data, |_| match was_logged_in {
+            false => format!("{name}: there was no login"),
+            true => format!(
+                "{name}: the login is deleted on this machine; to end it at the server too, \
+                 remove Longhaul's access there"
+            ),
+        })?;
+        Ok(Exit::Done)
+    }
 }

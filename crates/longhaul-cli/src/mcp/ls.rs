@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use clap::Args;
 use longhaul_mcp::LoginError;
 use longhaul_project::assemble::mcp_servers;
 use longhaul_project::assemble::mcp_tools::{ResolvedMcpServers, resolve_enabled_servers};
 use longhaul_project::config::settings::Config;
 use longhaul_project::mcp::file::McpFile;
-use longhaul_project::mcp::server::{McpServerConfig, Transport};
+use longhaul_project::mcp::server::{McpFileRemark, McpServerConfig, Transport};
 use longhaul_project::trust::decisions::{TrustDecisions, TrustStatus};
 use longhaul_project::trust::item::TrustItem;
 use serde_json::{Value, json};
@@ -20,18 +19,11 @@ use crate::mcp::report::{
     load_config_and_mcp_file, print_problems_and_notes, print_why_no_servers,
 };
 use crate::style::TextTone;
-use crate::table::{self, TableCell};
+use crate::table::{self, JsonArgs, TableCell};
 use crate::{environment, output};
 
 /// Maximum number of characters of a server's command or URL in the list.
 const TARGET_CHARS_MAX: usize = 80;
-
-#[derive(Debug, Args)]
-pub(crate) struct ListServersCommand {
-    /// Print the servers as one JSON object
-    #[arg(long)]
-    json: bool,
-}
 
 /// Status of an MCP server, such as trusted or disabled, and how it is printed.
 struct McpServerStatus {
@@ -43,36 +35,28 @@ struct McpServerStatus {
 /// Stored logins by server name. An error says why a login can't be read.
 type LoginStatuses = BTreeMap<String, Result<longhaul_mcp::LoginStatus, String>>;
 
-impl ListServersCommand {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let (config, file) = load_config_and_mcp_file()?;
-        let resolved = resolve_enabled_servers(&config, &file);
-        let trust_status = TrustItem::for_mcp_servers(&file)
-            .map(|item| TrustDecisions::new(&config).trust_status(&item));
-        let logins = load_login_statuses(&config, &file);
-        let is_broken = !file.problems.is_empty();
-        let exit = if is_broken { Exit::Usage } else { Exit::Done };
-        if self.json {
-            output::print_json(&server_list_to_json(
-                &file,
-                &resolved,
-                (trust_status.as_ref(), &logins),
-            ))?;
-            return Ok(exit);
-        }
+pub(super) fn run(output: &JsonArgs) -> anyhow::Result<Exit> {
+    let (config, file) = load_config_and_mcp_file()?;
+    let resolved = resolve_enabled_servers(&config, &file);
+    let trust = TrustItem::for_mcp_servers(&file)
+        .map(|item| TrustDecisions::new(&config).trust_status(&item));
+    let logins = load_login_statuses(&config, &file);
+    let list = server_list_to_json(&file, &resolved, (trust.as_ref(), &logins));
+    output::show(output.json, &list, |_| {
         if file.servers.is_empty() {
             print_why_no_servers(&file);
         } else {
             let titles = ["SERVER", "BY", "COMMAND OR ADDRESS", "STATUS"];
             let rows = file.servers.iter().map(|server| {
-                let status = mcp_server_status(server, &resolved, trust_status.as_ref());
+                let status = mcp_server_status(server, &resolved, trust.as_ref());
                 mcp_server_row(server, &status, logins.get(&server.name))
             });
             table::print_table(&titles, rows)?;
         }
         print_problems_and_notes(&file);
-        Ok(exit)
-    }
+        Ok(())
+    })?;
+    Ok(if file.problems.is_empty() { Exit::Done } else { Exit::Usage })
 }
 
 fn load_login_statuses(config: &Config, file: &McpFile) -> LoginStatuses {
@@ -140,12 +124,9 @@ fn mcp_server_row(
         Some(target) => (target.name(), target.describe_transport()),
         None => ("", String::new()),
     };
-    vec![
-        TableCell::new(&server.name),
-        TableCell::new(transport_name),
-        TableCell::new(target).with_max_chars(TARGET_CHARS_MAX),
-        TableCell::new(format!("{}{login}", status.text)).with_tone(status.tone),
-    ]
+    let target = TableCell::new(target).with_max_chars(TARGET_CHARS_MAX);
+    let status = TableCell::toned(format!("{}{login}", status.text), status.tone);
+    table::row(&[&server.name, &transport_name, &target, &status])
 }
 
 fn server_list_to_json(
@@ -153,10 +134,8 @@ fn server_list_to_json(
     resolved: &ResolvedMcpServers,
     (trust, logins): (Option<&TrustStatus>, &LoginStatuses),
 ) -> Value {
-    let remark_texts = |remarks: &[longhaul_project::mcp::server::McpFileRemark]| {
-        let texts = remarks.iter().map(ToString::to_string);
-        texts.collect::<Vec<_>>()
-    };
+    let remark_texts =
+        |remarks: &[McpFileRemark]| remarks.iter().map(ToString::to_string).collect::<Vec<_>>();
     let servers = file.servers.iter().map(|server| {
         let status = mcp_server_status(server, resolved, trust);
         let mut problems = remark_texts(&server.problems);
@@ -169,40 +148,27 @@ fn server_list_to_json(
         }
         let login = login.and_then(|login| login.as_ref().ok());
         json!({
-            "name": server.name,
-            "login": login.map(login::login_json),
-            "status": status.name,
-            "transport": server.transport.as_ref().map(transport_json),
-            "per_run": server.per_run,
-            "timeout_ms": server.timeout.0,
-            "problems": problems,
+            "name": server.name, "login": login.map(login::login_json), "status": status.name,
+            "transport": server.transport.as_ref().map(transport_json), "per_run": server.per_run,
+            "timeout_ms": server.timeout.0, "problems": problems,
         })
     });
     json!({
-        "file": file.exists().then_some(&file.path),
-        "trust": trust.map(TrustStatus::as_str),
-        "servers": servers.collect::<Value>(),
-        "problems": remark_texts(&file.problems),
+        "file": file.exists().then_some(&file.path), "trust": trust.map(TrustStatus::as_str),
+        "servers": servers.collect::<Value>(), "problems": remark_texts(&file.problems),
         "notes": remark_texts(&file.notes),
     })
 }
 
 fn transport_json(transport: &Transport) -> Value {
     let names: Vec<&str> = transport.env_or_header_names().collect();
+    let (kind, reads) = (transport.name(), transport.all_referenced_variables());
     match transport {
         Transport::Stdio { command, args, cwd, .. } => json!({
-            "kind": transport.name(),
-            "command": command,
-            "args": args,
-            "cwd": cwd,
-            "env": names,
-            "reads": transport.all_referenced_variables(),
+            "kind": kind, "command": command, "args": args, "cwd": cwd, "env": names, "reads": reads,
         }),
         Transport::Http { .. } => json!({
-            "kind": transport.name(),
-            "url": transport.describe_transport(),
-            "headers": names,
-            "reads": transport.all_referenced_variables(),
+            "kind": kind, "url": transport.describe_transport(), "headers": names, "reads": reads,
         }),
     }
 }

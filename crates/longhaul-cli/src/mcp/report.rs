@@ -4,7 +4,9 @@
 use longhaul_project::config::settings::Config;
 use longhaul_project::mcp::file::McpFile;
 use longhaul_project::mcp::name::FILE_NAME;
+use longhaul_project::mcp::server::McpServerConfig;
 
+use crate::error::fail;
 use crate::{environment, output};
 
 /// Loads the settings of this folder, including the project's `.env`, and its `.mcp.json`.
@@ -18,10 +20,8 @@ pub(crate) fn load_config_and_mcp_file() -> anyhow::Result<(Config, McpFile)> {
 
 /// Prints the problems and notes about `.mcp.json` to stderr.
 pub(crate) fn print_problems_and_notes(file: &McpFile) {
-    for problem in &file.problems {
-        output::eprint_line(&format!("error: {problem}"));
-    }
-    for problem in file.servers.iter().flat_map(|server| &server.problems) {
+    let server_problems = file.servers.iter().flat_map(|server| &server.problems);
+    for problem in file.problems.iter().chain(server_problems) {
         output::eprint_line(&format!("error: {problem}"));
     }
     for note in &file.notes {
@@ -39,4 +39,12 @@ pub(crate) fn print_why_no_servers(file: &McpFile) {
         }
         true => {}
     }
+}
+
+/// Returns the server with this name. The error says how to list all servers.
+pub(crate) fn find_server<'a>(
+    file: &'a McpFile,
+    name: &str,
+) -> anyhow::Result<&'a McpServerConfig> {
+    file.find_server(name).or_else(|reason| fail(reason, "all servers", "longhaul mcp ls"))
 }

@@ -4,17 +4,13 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::time::Timestamp;
 use longhaul_model::mock::{ScriptLookupError, ScriptSource, is_valid_script_name};
 use longhaul_model::scripted::Script;
 use longhaul_project::assemble::load_model_script;
-
-/// Minimum time between two checks whether a script file has changed.
-const CHECK_INTERVAL: Millis = Millis::from_secs(1);
 
 /// File name extension of scripts, which contain replies of the mock model.
 const EXTENSION: &str = ".yaml";
@@ -31,28 +27,22 @@ pub(crate) struct ScriptFolder {
     /// Root of the project that the folder belongs to. Symlinks that lead out of that project are
     /// not followed. `None` if the user named the folder.
     project: Option<PathBuf>,
-    cache: RwLock<HashMap<String, CachedScript>>,
+    /// The scripts that were read, with the state of their files at that time.
+    cache: Mutex<HashMap<String, (FileTimeAndSize, CachedScript)>>,
 }
 
-/// A script that was read, and the state of its file at that time.
-#[derive(Debug)]
-struct CachedScript {
-    script: Result<Arc<Script>, ScriptLookupError>,
-    stamp: FileTimeAndSize,
-    /// When the script's file was last checked for changes.
-    checked_at: AtomicI64,
-}
+type CachedScript = Result<Arc<Script>, ScriptLookupError>;
 
 impl ScriptFolder {
     /// Returns the folder of scripts at a path that the user named. Nothing is created on disk.
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, project: None, cache: RwLock::default() }
+        Self { path, project: None, cache: Mutex::default() }
     }
 
     /// Returns the folder of scripts of the project with this root. Nothing is created on disk.
     pub(crate) fn for_project(project_root: PathBuf) -> Self {
         let path = project_root.join("scripts");
-        Self { path, project: Some(project_root), cache: RwLock::default() }
+        Self { path, project: Some(project_root), cache: Mutex::default() }
     }
 
     /// Returns whether the folder is a symlink that leads out of its project.
@@ -71,23 +61,12 @@ impl ScriptFolder {
         &self.path
     }
 
-    /// Returns the cached script with this name, unless its file must be checked or read again.
-    fn cached_script(
-        &self,
-        name: &str,
-        now: Timestamp,
-    ) -> Option<Result<Arc<Script>, ScriptLookupError>> {
-        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
-        let cached = cache.get(name)?;
-        let checked_at = Timestamp::from_micros(cached.checked_at.load(Ordering::Relaxed));
-        // A clock that was set back also requires a check.
-        if now < checked_at || now.duration_since(checked_at) >= CHECK_INTERVAL {
-            if read_file_time_and_size(&self.script_path(name)) != Some(cached.stamp) {
-                return None;
-            }
-            cached.checked_at.store(now.as_micros(), Ordering::Relaxed);
-        }
-        Some(cached.script.clone())
+    fn load_script(&self, name: &str) -> CachedScript {
+        let script = match &self.project {
+            Some(project) => load_model_script(project, name).ok_or(ScriptLookupError::NotFound)?,
+            None => Script::load_script_file(&self.script_path(name)).map_err(|e| e.to_string()),
+        };
+        script.map(Arc::new).map_err(ScriptLookupError::Invalid)
     }
 
     fn script_path(&self, name: &str) -> PathBuf {
@@ -96,30 +75,19 @@ impl ScriptFolder {
 }
 
 impl ScriptSource for ScriptFolder {
-    fn find_script(&self, name: &str, now: Timestamp) -> Result<Arc<Script>, ScriptLookupError> {
-        if let Some(cached) = self.cached_script(name, now) {
-            return cached;
+    fn find_script(&self, name: &str, _: Timestamp) -> Result<Arc<Script>, ScriptLookupError> {
+        // The stamp is read before the script, so that a change in between is seen next time.
+        let stamp = read_file_time_and_size(&self.script_path(name));
+        let stamp = stamp.ok_or(ScriptLookupError::NotFound)?;
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        match cache.get(name) {
+            Some((known, script)) if *known == stamp => script.clone(),
+            Some(_) | None => {
+                let script = self.load_script(name);
+                _ = cache.insert(name.to_owned(), (stamp, script.clone()));
+                script
+            }
         }
-        let file = self.script_path(name);
-        // The stamp is read first, so that a change in between is seen at the next check.
-        let stamp = read_file_time_and_size(&file);
-        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(stamp) = stamp else {
-            _ = cache.remove(name);
-            return Err(ScriptLookupError::NotFound);
-        };
-        let script = match &self.project {
-            Some(project) => load_model_script(project, name).ok_or(ScriptLookupError::NotFound)?,
-            None => Script::load_script_file(&file).map_err(|error| error.to_string()),
-        };
-        let script = script.map(Arc::new).map_err(ScriptLookupError::Invalid);
-        let entry = CachedScript {
-            script: script.clone(),
-            stamp,
-            checked_at: AtomicI64::new(now.as_micros()),
-        };
-        _ = cache.insert(name.to_owned(), entry);
-        script
     }
 
     fn script_names(&self) -> Vec<String> {
@@ -149,32 +117,26 @@ mod tests {
 
     use super::*;
 
-    fn script_reply_count(
-        folder: &ScriptFolder,
-        now_secs: i64,
-    ) -> Result<usize, ScriptLookupError> {
-        let now = Timestamp::from_micros(now_secs * 1_000_000);
-        folder.find_script("x", now).map(|script| script.reply_count())
+    fn script_reply_count(folder: &ScriptFolder) -> Result<usize, ScriptLookupError> {
+        folder.find_script("x", Timestamp::default()).map(|script| script.reply_count())
     }
 
     #[test]
-    fn a_changed_script_is_reloaded_and_checked_once_a_second() {
+    fn a_changed_script_is_reloaded() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("x.yaml");
         let folder = ScriptFolder::new(dir.path().to_owned());
-        assert_eq!(script_reply_count(&folder, 0), Err(ScriptLookupError::NotFound));
+        assert_eq!(script_reply_count(&folder), Err(ScriptLookupError::NotFound));
         fs::write(&file, "replies: [{ text: a }]").unwrap();
-        assert_eq!(script_reply_count(&folder, 0), Ok(1));
+        assert_eq!(script_reply_count(&folder), Ok(1));
         fs::write(&file, "replies: [{ text: a }, { text: b }]").unwrap();
-        assert_eq!(script_reply_count(&folder, 0), Ok(1));
-        assert_eq!(script_reply_count(&folder, 1), Ok(2));
+        assert_eq!(script_reply_count(&folder), Ok(2));
         fs::write(&file, "replies: []").unwrap();
-        // A clock that was set back must not delay the check.
-        assert!(matches!(script_reply_count(&folder, 0), Err(ScriptLookupError::Invalid(_))));
+        assert!(matches!(script_reply_count(&folder), Err(ScriptLookupError::Invalid(_))));
         fs::remove_file(&file).unwrap();
-        assert_eq!(script_reply_count(&folder, 9), Err(ScriptLookupError::NotFound));
+        assert_eq!(script_reply_count(&folder), Err(ScriptLookupError::NotFound));
         fs::create_dir(&file).unwrap();
-        assert_eq!(script_reply_count(&folder, 9), Err(ScriptLookupError::NotFound));
+        assert_eq!(script_reply_count(&folder), Err(ScriptLookupError::NotFound));
         assert_eq!(folder.script_names(), Vec::<String>::new());
     }
 
@@ -187,17 +149,17 @@ mod tests {
         let script = root.join("scripts/x.yaml");
         symlink(dir.path().join("x.yaml"), &script).unwrap();
         let folder = ScriptFolder::for_project(root.clone());
-        let Err(ScriptLookupError::Invalid(reason)) = script_reply_count(&folder, 0) else {
+        let Err(ScriptLookupError::Invalid(reason)) = script_reply_count(&folder) else {
             panic!("a script outside the project was read");
         };
         assert!(reason.contains("leads out of the project"), "{reason}");
         assert!(!folder.is_outside_project());
         // In a folder that the user named, symlinks are followed.
-        assert_eq!(script_reply_count(&ScriptFolder::new(root.join("scripts")), 0), Ok(1));
+        assert_eq!(script_reply_count(&ScriptFolder::new(root.join("scripts"))), Ok(1));
         fs::rename(&script, root.join("away")).unwrap();
         fs::write(root.join("y.yaml"), "replies: [{ text: longer }]").unwrap();
         symlink("../y.yaml", &script).unwrap();
-        assert_eq!(script_reply_count(&folder, 9), Ok(1));
+        assert_eq!(script_reply_count(&folder), Ok(1));
         fs::remove_dir_all(root.join("scripts")).unwrap();
         symlink(dir.path(), root.join("scripts")).unwrap();
         assert!(folder.is_outside_project());

@@ -18,7 +18,7 @@ use longhaul_project::trust::decisions::TrustDecisions;
 use longhaul_project::trust::egress;
 use serde_json::{Value, json};
 
-use crate::error::CliError;
+use crate::error::{CliError, fail};
 use crate::exit::Exit;
 use crate::style::TextTone;
 use crate::table::{self, TableCell};
@@ -72,21 +72,16 @@ impl CheckProvidersCommand {
             let checks = stream::iter(checks).buffered(CONCURRENCY);
             checks.collect::<Vec<_>>().await
         });
-        if self.json {
-            let list = reports.iter().map(|report| report.to_json(selector));
-            output::print_json(&json!({ "checks": list.collect::<Value>() }))?;
-            return Ok(exit_for_worst_result(&reports));
-        }
-        let titles = ["PROVIDER", "KEY", "ENDPOINT", "STATUS"];
-        let mut rows: Vec<Vec<TableCell>> =
-            reports.iter().map(|report| report.table_row(selector)).collect();
-        if !is_named {
-            let skipped = selector.providers.as_slice().iter();
-            let skipped =
-                skipped.filter(|one| one.needs_api_key() && one.variable_and_api_key().is_none());
-            rows.extend(skipped.map(skipped_provider_row));
-        }
-        table::print_table(&titles, rows)?;
+        let list = reports.iter().map(|report| report.to_json(selector)).collect::<Value>();
+        output::show(self.json, &json!({ "checks": list }), |_| {
+            let checked = reports.iter().map(|report| report.table_row(selector));
+            let is_skipped = |one: &&Provider| {
+                !is_named && one.needs_api_key() && one.variable_and_api_key().is_none()
+            };
+            let skipped = selector.providers.as_slice().iter().filter(is_skipped);
+            let rows = checked.chain(skipped.map(skipped_provider_row));
+            table::print_table(&["PROVIDER", "KEY", "ENDPOINT", "STATUS"], rows)
+        })?;
         Ok(exit_for_worst_result(&reports))
     }
 
@@ -134,26 +129,19 @@ impl CheckProvidersCommand {
         let mut providers = Vec::new();
         for name in &self.names {
             if name == SCRIPTED_PROVIDER {
-                return Err(CliError::usage_error(
-                    "`scripted` is built in: there is nothing to check",
-                )
-                .into());
+                anyhow::bail!("`scripted` is built in: there is nothing to check");
             }
             let provider = selector.providers.find_provider(name).map_err(CliError::usage_error)?;
             if provider.needs_api_key() && provider.variable_and_api_key().is_none() {
-                let mut message = format!(
-                    "there is no key for `{name}`: set {}",
-                    provider.joined_api_key_variable_names()
-                );
+                let names = provider.joined_api_key_variable_names();
+                let mut message = format!("there is no key for `{name}`: set {names}");
                 let in_dotenv = dotenv_selector.providers.find_provider(name).ok();
                 if let Some((variable, _)) = in_dotenv.and_then(Provider::variable_and_api_key) {
                     message.push_str(&format!(
                         "; .env sets {variable}, but this command does not read that file"
                     ));
                 }
-                return Err(CliError::usage_error(message)
-                    .with_hint("see which are set", "longhaul models")
-                    .into());
+                return fail(message, "see which are set", "longhaul models");
             }
             providers.push(provider);
         }
@@ -202,13 +190,9 @@ async fn check_provider<'a>(provider: &'a Provider, is_named: bool) -> ProviderC
 
 /// Returns the table row of a provider that was not checked because it has no key.
 fn skipped_provider_row(provider: &Provider) -> Vec<TableCell> {
-    vec![
-        TableCell::new(&provider.name),
-        TableCell::new("not set").with_tone(TextTone::Dim),
-        TableCell::new(&provider.base_url),
-        TableCell::new(format!("not checked: set {}", provider.joined_api_key_variable_names()))
-            .with_tone(TextTone::Dim),
-    ]
+    let note = format!("not checked: set {}", provider.joined_api_key_variable_names());
+    let [key, note] = ["not set", &note].map(|text| TableCell::toned(text, TextTone::Dim));
+    table::row(&[&provider.name, &key, &provider.base_url, &note])
 }
 
 /// Grade of a provider's check, from best to worst.
@@ -318,10 +302,8 @@ impl ProviderCheckResult<'_> {
     }
 
     fn table_row(&self, selector: &ModelSelector) -> Vec<TableCell> {
-        let key = match self.provider.variable_and_api_key() {
-            Some((variable, _)) => variable.to_owned(),
-            None => "not needed".to_owned(),
-        };
+        let key = self.provider.variable_and_api_key();
+        let key = key.map_or("not needed", |(variable, _)| variable);
         let tone = match self.provider_health() {
             ProviderHealth::Healthy => TextTone::Good,
             ProviderHealth::Unreachable if self.is_optional => TextTone::Dim,
@@ -329,12 +311,8 @@ impl ProviderCheckResult<'_> {
             | ProviderHealth::Unexpected
             | ProviderHealth::KeyRefused => TextTone::Bad,
         };
-        vec![
-            TableCell::new(&self.provider.name),
-            TableCell::new(key),
-            TableCell::new(&self.provider.base_url),
-            TableCell::new(self.result_message(selector)).with_tone(tone),
-        ]
+        let message = TableCell::toned(self.result_message(selector), tone);
+        table::row(&[&self.provider.name, &key, &self.provider.base_url, &message])
     }
 
     fn to_json(&self, selector: &ModelSelector) -> Value {

@@ -1,7 +1,6 @@
 //! `longhaul models ls`: lists providers, key variables, short names and the default model. The
 //! command contacts no provider.
 
-use clap::Args;
 use longhaul_model::providers::Provider;
 use longhaul_model::providers::built_in::SCRIPTED_PROVIDER;
 use longhaul_model::providers::model_choice::{ModelChoice, ModelChoiceReason, ModelSelector};
@@ -9,40 +8,29 @@ use serde_json::{Map, Value, json};
 
 use crate::output;
 use crate::style::TextTone;
-use crate::table::{self, TableCell};
+use crate::table::{self, JsonArgs, TableCell};
 
 /// Text of the default model's row if no default model could be chosen.
 const NO_DEFAULT: &str = "no key is set; the first Ollama model, if Ollama is running";
 
-#[derive(Debug, Args)]
-pub(crate) struct ListModelsCommand {
-    /// Print the list as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-impl ListModelsCommand {
-    pub(crate) fn run(&self, selector: &ModelSelector) -> anyhow::Result<()> {
-        // Listing does not contact Ollama; only commands that need a model do.
-        let default_choice = selector.choose_model(None, |_| None);
-        if self.json {
-            return output::print_json(&model_list_to_json(selector, default_choice.as_ref().ok()));
-        }
-        let titles = ["PROVIDER", "KEY", "API", "ENDPOINT", "TO USE IT"];
-        let mut rows: Vec<Vec<TableCell>> =
-            selector.providers.as_slice().iter().map(provider_row).collect();
-        rows.push(vec![
-            TableCell::new(SCRIPTED_PROVIDER),
-            TableCell::new("not needed"),
-            TableCell::new(SCRIPTED_PROVIDER),
-            TableCell::new("built in"),
-            TableCell::new("for demos and tests, no AI").with_tone(TextTone::Dim),
+pub(super) fn run(output: &JsonArgs, selector: &ModelSelector) -> anyhow::Result<()> {
+    // Listing does not contact Ollama; only commands that need a model do.
+    let default_choice = selector.choose_model(None, |_| None).ok();
+    let list = model_list_to_json(selector, default_choice.as_ref());
+    output::show(output.json, &list, |_| {
+        let scripted = table::row(&[
+            &SCRIPTED_PROVIDER,
+            &"not needed",
+            &SCRIPTED_PROVIDER,
+            &"built in",
+            &TableCell::toned("for demos and tests, no AI", TextTone::Dim),
         ]);
-        table::print_table(&titles, rows)?;
+        let rows = selector.providers.as_slice().iter().map(provider_row).chain([scripted]);
+        table::print_table(&["PROVIDER", "KEY", "API", "ENDPOINT", "TO USE IT"], rows)?;
         output::print_line("")?;
-        let titles = ["NAME", "MODEL", "FROM"];
-        table::print_table(&titles, alias_rows(selector, default_choice.as_ref().ok()))
-    }
+        let rows = alias_rows(selector, default_choice.as_ref());
+        table::print_table(&["NAME", "MODEL", "FROM"], rows)
+    })
 }
 
 /// Returns the state of a provider's API key (`set`, `not_set` or `not_needed`), and the name of
@@ -57,21 +45,15 @@ fn api_key_state_and_variable(provider: &Provider) -> (&'static str, Option<Stri
 
 fn provider_row(provider: &Provider) -> Vec<TableCell> {
     let (state, variable) = api_key_state_and_variable(provider);
-    let (key_cell, hint) = match (state, variable) {
-        (_, Some(variable)) => (TableCell::new(variable).with_tone(TextTone::Good), String::new()),
+    let (key, hint) = match (state, variable) {
+        (_, Some(variable)) => (TableCell::toned(variable, TextTone::Good), String::new()),
         ("not_set", None) => (
-            TableCell::new("not set").with_tone(TextTone::Dim),
+            TableCell::toned("not set", TextTone::Dim),
             format!("set {}", provider.joined_api_key_variable_names()),
         ),
         (_, None) => (TableCell::new("not needed"), String::new()),
     };
-    vec![
-        TableCell::new(&provider.name),
-        key_cell,
-        TableCell::new(provider.api.as_str()),
-        TableCell::new(&provider.base_url),
-        TableCell::new(hint),
-    ]
+    table::row(&[&provider.name, &key, &provider.api.as_str(), &provider.base_url, &hint])
 }
 
 /// Returns the table rows of the short names of models, with the default model first.
@@ -80,21 +62,16 @@ fn alias_rows(
     default_choice: Option<&ModelChoice>,
 ) -> Vec<Vec<TableCell>> {
     let default_row = match default_choice {
-        Some(choice) => vec![
-            TableCell::new("default"),
-            TableCell::new(&choice.name),
-            TableCell::new(format_choice_reason(&choice.reason)),
-        ],
-        None => vec![
-            TableCell::new("default"),
-            TableCell::new("none").with_tone(TextTone::NeedsPerson),
-            TableCell::new(NO_DEFAULT),
-        ],
+        Some(choice) => {
+            table::row(&[&"default", &choice.name, &format_choice_reason(&choice.reason)])
+        }
+        None => {
+            let none = TableCell::toned("none", TextTone::NeedsPerson);
+            table::row(&[&"default", &none, &NO_DEFAULT])
+        }
     };
     let other_rows = selector.aliases.iter().filter(|(name, _)| *name != "default");
-    let other_rows = other_rows.map(|(name, (model, origin))| {
-        vec![TableCell::new(name), TableCell::new(model), TableCell::new(origin)]
-    });
+    let other_rows = other_rows.map(|(name, (model, origin))| table::row(&[name, model, origin]));
     std::iter::once(default_row).chain(other_rows).collect()
 }
 
@@ -118,10 +95,10 @@ fn model_list_to_json(selector: &ModelSelector, default_choice: Option<&ModelCho
             "default_model": selector.default_model(&provider.name),
         })
     });
-    let names = selector.aliases.iter().map(|(name, (model, origin))| {
-        let value = json!({ "model": model, "from": origin });
-        (name.clone(), value)
-    });
+    let names = selector
+        .aliases
+        .iter()
+        .map(|(name, (model, origin))| (name.clone(), json!({ "model": model, "from": origin })));
     json!({
         "providers": providers.collect::<Value>(),
         "names": names.collect::<Map<_, _>>(),

@@ -2,6 +2,7 @@
 //! marked as unknown.
 
 use clap::Args;
+use longhaul_core::usage::Price;
 use longhaul_model::prices::{ModelPriceEntry, format_usd};
 use longhaul_model::providers::model_choice::ModelSelector;
 use serde_json::{Value, json};
@@ -48,31 +49,27 @@ impl ModelPricesCommand {
         selector: &ModelSelector,
         models: &[PricedModel<'_>],
     ) -> anyhow::Result<()> {
-        if self.json {
-            let list = models.iter().map(to_json);
-            let value = json!({
-                "as_of": selector.prices.price_date(),
-                "unit": "USD for a million tokens",
-                "models": list.collect::<Value>(),
-            });
-            return output::print_json(&value);
-        }
-        let titles = ["MODEL", "INPUT", "OUTPUT", "CACHED", "WRITE", "WINDOW", "REPLY", "NOTE"];
-        let rows = models.iter().map(price_row);
-        table::print_table(&titles, rows)?;
         let day = selector.prices.price_date();
-        output::print_line(&format!(
-            "\nUS dollars per million tokens, list prices of {day}; WRITE is for writing to a cache."
-        ))?;
-        let unpriced = models.iter().find(|model| listed_price(model).is_none());
-        if let Some(model) = unpriced {
-            output::print_line("Unknown prices can be set in longhaul.toml:")?;
-            output::print_text(&format!(
-                "  [prices.\"{}\"]\n  input = 0.25\n  output = 2.0",
-                model.name
+        let list = json!({
+            "as_of": day, "unit": "USD for a million tokens",
+            "models": models.iter().map(to_json).collect::<Value>(),
+        });
+        output::show(self.json, &list, |_| {
+            let titles = ["MODEL", "INPUT", "OUTPUT", "CACHED", "WRITE", "WINDOW", "REPLY", "NOTE"];
+            table::print_table(&titles, models.iter().map(price_row))?;
+            output::print_line(&format!(
+                "\nUS dollars per million tokens, list prices of {day}; WRITE is for writing to a cache."
             ))?;
-        }
-        Ok(())
+            let has_no_price =
+                |model: &&PricedModel<'_>| model.entry.is_none_or(|entry| entry.price.is_none());
+            if let Some(PricedModel { name, .. }) = models.iter().find(has_no_price) {
+                output::print_text(&format!(
+                    "Unknown prices can be set in longhaul.toml:
+  [prices.\"{name}\"]\n  input = 0.25\n  output = 2.0"
+                ))?;
+            }
+            Ok(())
+        })
     }
 
     /// Returns the models to print, and an error message for each unknown model name.
@@ -109,31 +106,26 @@ impl ModelPricesCommand {
     }
 }
 
-fn listed_price(model: &PricedModel<'_>) -> Option<longhaul_core::usage::Price> {
-    model.entry.and_then(|entry| entry.price)
-}
-
 fn price_row(model: &PricedModel<'_>) -> Vec<TableCell> {
-    let usd_cell = |micros: u64| TableCell::new(format_usd(micros));
-    let count = |count: Option<u64>| TableCell::new(count.map_or("?".to_owned(), format_thousands));
+    let count = |count: Option<u64>| count.map_or("?".to_owned(), format_thousands);
     let entry = model.entry.cloned().unwrap_or_default();
-    let mut row = vec![TableCell::new(&model.name)];
-    match entry.price {
-        Some(price) => row.extend([
-            usd_cell(price.input),
-            usd_cell(price.output),
-            usd_cell(price.cached),
-            usd_cell(price.cache_write),
-        ]),
-        None => row.extend(std::iter::repeat_n(TableCell::new("?"), 4)),
-    }
+    let price =
+        |part: fn(Price) -> u64| entry.price.map_or("?".into(), |one| format_usd(part(one)));
     let note = match (entry.price, entry.is_override) {
-        (None, _) => TableCell::new(UNKNOWN_NOTE).with_tone(TextTone::NeedsPerson),
-        (Some(_), true) => TableCell::new("set by you").with_tone(TextTone::Good),
+        (None, _) => TableCell::toned(UNKNOWN_NOTE, TextTone::NeedsPerson),
+        (Some(_), true) => TableCell::toned("set by you", TextTone::Good),
         (Some(_), false) => TableCell::new(entry.note.as_deref().unwrap_or_default()),
     };
-    row.extend([count(entry.window), count(entry.max_output), note]);
-    row
+    table::row(&[
+        &model.name,
+        &price(|price| price.input),
+        &price(|price| price.output),
+        &price(|price| price.cached),
+        &price(|price| price.cache_write),
+        &count(entry.window),
+        &count(entry.max_output),
+        &note,
+    ])
 }
 
 /// Formats a number of tokens in thousands.
@@ -146,19 +138,14 @@ fn format_thousands(count: u64) -> String {
 
 fn to_json(model: &PricedModel<'_>) -> Value {
     let entry = model.entry.cloned().unwrap_or_default();
-    let format_price = |micros: u64| format_usd(micros);
+    let price = entry.price.map(|price| {
+        let [input, output, cached, cache_write] =
+            [price.input, price.output, price.cached, price.cache_write].map(format_usd);
+        json!({ "input": input, "output": output, "cached": cached, "cache_write": cache_write })
+    });
     json!({
-        "model": model.name,
-        "listed_as": model.entry.map(|entry| &entry.name),
-        "price": entry.price.map(|price| json!({
-            "input": format_price(price.input),
-            "output": format_price(price.output),
-            "cached": format_price(price.cached),
-            "cache_write": format_price(price.cache_write),
-        })),
-        "window": entry.window,
-        "max_output": entry.max_output,
-        "set_by_you": entry.is_override,
+        "model": model.name, "listed_as": model.entry.map(|entry| &entry.name), "price": price,
+        "window": entry.window, "max_output": entry.max_output, "set_by_you": entry.is_override,
         "note": entry.note,
     })
 }

@@ -60,10 +60,8 @@ impl FileTimesAndSizes {
     /// `now_micros`, or an unknown one.
     fn has_recently_changed_file(&self, now_micros: i64) -> bool {
         self.0.values().any(|(modified, _)| {
-            let since_epoch =
-                modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
-            let micros =
-                since_epoch.and_then(|since_epoch| i64::try_from(since_epoch.as_micros()).ok());
+            let age = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
+            let micros = age.and_then(|since_epoch| i64::try_from(since_epoch.as_micros()).ok());
             micros.is_none_or(|micros| (now_micros - micros).abs() < RECENT_MICROS)
         })
     }
@@ -76,27 +74,26 @@ fn list_folder_entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 
 /// Describes each removed agent file whose agent is now defined by another file, or that was
 /// invalid. Removed agents that no other file defines are reported elsewhere.
-fn removed_agent_file_messages(
-    old_agents: &LoadedAgents,
-    new_agents: &LoadedAgents,
+fn removed_agent_file_messages<'a>(
+    old_agents: &'a LoadedAgents,
+    new_agents: &'a LoadedAgents,
 ) -> Vec<String> {
-    let old = old_agents.agents.iter();
-    let old = old.map(|one| (one.agent.name.as_str(), &one.path, true));
-    let broken = old_agents.broken.iter();
-    let broken = broken.map(|one| (one.name.as_str(), &one.path, false));
+    let ready = |agents: &'a LoadedAgents| {
+        agents.agents.iter().map(|one| (one.agent.name.as_str(), &one.path))
+    };
+    let broken =
+        |agents: &'a LoadedAgents| agents.broken.iter().map(|one| (one.name.as_str(), &one.path));
+    let hidden = new_agents.hidden.iter().map(|one| (one.name.as_str(), &one.path));
+    let new_files: Vec<_> = ready(new_agents).chain(broken(new_agents)).chain(hidden).collect();
+    let old_files = ready(old_agents).map(|file| (file, true));
+    let old_files = old_files.chain(broken(old_agents).map(|file| (file, false)));
     let mut messages = Vec::new();
-    for (name, path, was_ready) in old.chain(broken) {
-        let loaded = new_agents.agents.iter();
-        let loaded = loaded.map(|one| (one.agent.name.as_str(), &one.path));
-        let broken = new_agents.broken.iter().map(|one| (one.name.as_str(), &one.path));
-        let hidden = new_agents.hidden.iter().map(|one| (one.name.as_str(), &one.path));
-        let mut files = loaded.chain(broken).chain(hidden);
-        if files.clone().any(|(_, file)| file == path) {
+    for ((name, path), was_ready) in old_files {
+        if new_files.iter().any(|(_, file)| *file == path) {
             continue;
         }
-        let (path, replacement) =
-            (path.display(), files.find(|(agent_name, _)| *agent_name == name));
-        match replacement {
+        let path = path.display();
+        match new_files.iter().find(|(agent, _)| *agent == name) {
             Some((_, replacement)) => messages.push(format!(
                 "{path} was removed: new runs of `{name}` use {}; existing runs keep the old version",
                 replacement.display()
@@ -112,15 +109,14 @@ fn removed_agent_file_messages(
 /// chain files that are new.
 fn describe_chain_changes(old: &LoadedChains, new: &LoadedChains) -> Vec<String> {
     let find = |chains: &LoadedChains, name: &str| {
-        let chain = chains.chains.iter().find(|one: &&LoadedChain| one.name == name);
-        chain.map(|one| one.spec.clone())
+        chains.chains.iter().find(|one| one.name == name).map(|one| one.spec.clone())
     };
     let mut messages = Vec::new();
-    for chain in &new.chains {
-        match find(old, &chain.name) {
-            None => messages.push(format!("the chain `{}` was added", chain.name)),
-            Some(old_spec) if old_spec != chain.spec => {
-                messages.push(format!("the chain `{}` has changed: new runs use it", chain.name));
+    for LoadedChain { name, spec, .. } in &new.chains {
+        match find(old, name) {
+            None => messages.push(format!("the chain `{name}` was added")),
+            Some(old_spec) if old_spec != *spec => {
+                messages.push(format!("the chain `{name}` has changed: new runs use it"));
             }
             Some(_) => {}
         }

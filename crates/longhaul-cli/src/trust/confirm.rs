@@ -50,8 +50,7 @@ pub(crate) fn ask_for_trust(
     for item in items {
         print_trust_item(decisions, item);
     }
-    let is_yes = |line: String| matches!(line.trim(), "y" | "yes");
-    match output::is_interactive() && output::ask_for_line("Trust it? [y/N]").is_some_and(is_yes) {
+    match output::confirms("Trust it? [y/N]") {
         true => record_trust(decisions, items),
         false => Ok(()),
     }

@@ -71,38 +71,37 @@ fn agents_are_listed_checked_and_shown() {
 }
 
 /// Expected output for the agent of the contract.
-const SHOWN: &str = "\
-name        implement
-file        agents/implement.md
-source      project
-version     VERSION
-tool size   about 360 tokens, and those of mcp:github
-about       Implements an approved plan in a sandboxed clone.
-model       anthropic/claude-sonnet-4-5
-idle model  moonshot/kimi-k2-0905-chat
-tools       read_file, edit_file, mcp:github
-skills      rust-style
-context     recipient
-max turns   120
-budget      usd 10, active time 4h, warned at 90 %
-retry       retries 1, ended after 4h
-sandbox     unsandboxed
-guards      stopped after 16 identical calls, 32 turns without progress, 16 replies with the same text, 4 compactions in quick succession
-keep open   1h
-in doubt    a person is asked
-result      asks \"Is this result good?\", waits 1d, then rejected
-lane        repo:{{ input.repo }}
-perception  ./look, once per run
-output      {\"type\":\"object\"}
-rules       AGENTS.md, 8 bytes
-rule        git_push: asks \"Push the branch\", waits 1d, then rejected, reminds every 2h
-rule        shell rm -rf *: denied, use the trash
-effect      shell cargo *: pure
-event       idle_tick: You have a moment to yourself. What do you do?
-event       player_proximity: A player named {{ actor.name }} has approached.
+const SHOWN: &str = r#"name              implement
+file              agents/implement.md
+source            project
+version           VERSION
+tool size         about 360 tokens, and those of mcp:github
+description       Implements an approved plan in a sandboxed clone.
+models            [anthropic/claude-sonnet-4-5]
+idle_models       [moonshot/kimi-k2-0905-chat]
+tools             [read_file, edit_file, "mcp:github"]
+context           [recipient]
+budget            { caps: { usd: 10, active: 4h }, warn_percent: 90 }
+retry             { max_retries: 1, hard_timeout: 4h }
+max_turns         120
+rules             { tool: git_push, action: { ask: "Push the branch" }, timeout: 1d, on_timeout: reject, approvers: { count: 1 }, remind: 2h }
+rules             { tool: shell, match: "rm -rf *", action: { deny: "use the trash" }, on_timeout: reject, approvers: { count: 1 } }
+effects           { tool: shell, match: "cargo *", class: pure }
+in_doubt          ask
+result_gate       { ask: "Is this result good?", timeout: 1d, on_timeout: reject, approvers: { count: 1 } }
+keep_open         1h
+lane              repo:{{ input.repo }}
+lane_on_park      keep
+skills            { name: rust-style, description: How. }
+sandbox           { isolation: none }
+guards            { identical_calls: 16, no_progress: 32, repeated_text: 16, compactions: 4 }
+perception        { command: ["./look"], every: run }
+output            {"type":"object"}
+events            { idle_tick: "You have a moment to yourself. What do you do?", player_proximity: "A player named {{ actor.name }} has approached." }
+project_rules     AGENTS.md, 8 bytes
 
 The system prompt, a Jinja template over `input`, `context`, `perception`, `memory`.
-";
+"#;
 
 fn agent_version(folder: &Path, name: &str) -> String {
     let (out, _) = run(folder, &["agents", "show", name, "--json"], 0);

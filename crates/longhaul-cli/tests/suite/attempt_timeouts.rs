@@ -25,7 +25,7 @@ fn timeouts_of_an_agent_file_are_applied_and_shown() {
     let retry = "retry: { initial_delay: 1ms, soft_timeout: 200ms, hard_timeout: 400ms }";
     check_stopped(&project, &format!("---\nmodel: scripted/slow\n{retry}\n---\nWait.\n"));
     let output = project.run(&["agents", "show", "slow"], 0).out;
-    assert!(output.contains("reported after 200ms, ended after 400ms"), "{output}");
+    assert!(output.contains("soft_timeout: 200ms, hard_timeout: 400ms"), "{output}");
 }
 
 #[test]

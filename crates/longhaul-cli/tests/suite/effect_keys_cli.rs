@@ -23,7 +23,7 @@ fn a_second_run_reads_the_result_of_the_first() {
     let call = "{ name: write_file, input: { path: a.txt, content: one } }";
     let project = project(front, &[call]);
     let output = project.run(&["agents", "show", "keys"], 0).out;
-    assert!(output.contains("write_file: key file:{{ input.path }}"), "{output}");
+    assert!(output.contains("tool: write_file, key: \"file:{{ input.path }}\""), "{output}");
     let first = project.run(&["run", "keys", "x", "--no-input"], 0).out;
     assert!(!first.contains("was not made"), "{first}");
     fs::remove_file(project.path().join("a.txt")).unwrap();

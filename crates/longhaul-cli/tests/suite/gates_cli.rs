@@ -239,7 +239,7 @@ fn questions_are_answered_with_text() {
     assert!(output.err.contains("the answer must be one of `left`, `right`"), "{output:?}");
     let run = project.run_until_gate("tidy");
     let output = project.run(&["answer", &run, "yes"], 2);
-    assert!(output.err.contains("valid decisions: approve, edit or reject"), "{output:?}");
+    assert!(output.err.contains("valid decisions: approve, edit, reject"), "{output:?}");
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn a_run_loads_deferred_tools_of_a_server() {
     assert!(out.contains("Done: Hello anna"), "{out}{err}");
     assert!(err.contains("You can call these tools now: mcp__fake__greet."), "{err}");
     let (out, _) = run(folder.path(), &["agents", "show", "a"], 0);
-    assert!(out.contains("mcp:fake?, read_file"), "{out}");
+    assert!(out.contains("\"mcp:fake?\", read_file"), "{out}");
     let size = out.lines().find(|line| line.starts_with("tool size")).unwrap();
     assert!(
         size.contains("about ") && size.contains(" tokens (without the list of deferred tools"),

@@ -72,7 +72,7 @@ fn a_result_that_is_never_accepted_is_kept() {
 fn the_rubric_is_checked_and_shown() {
     let project = graded_project("B");
     let output = project.run(&["agents", "show", "writer"], 0).out;
-    let line = "graded by scripted/grader in at most 2 rounds, rubric: The result is B.";
+    let line = "rubric: \"The result is B.\", grader: scripted/grader, max_rounds: 2";
     assert!(output.contains(line), "{output}");
     let unknown = "outcome: { rubric: Good, grader: nobody/x }";
     let agent = format!("---\nmodel: scripted/writer\n{unknown}\n---\nWrite.\n");

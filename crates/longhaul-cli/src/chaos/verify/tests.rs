@@ -144,7 +144,7 @@ fn verify_events(events: &[EventSpec], records: &[EffectRecord]) -> Findings {
 fn assert_only_violation(invariant: Invariant, counts: &Findings) {
     for (candidate, _) in Invariant::ALL {
         let expected = usize::from(candidate == invariant);
-        assert_eq!(counts.violation_count(candidate), expected, "{candidate:?}: {counts:#?}");
+        assert_eq!(counts.violation_counts[&candidate], expected, "{candidate:?}: {counts:#?}");
     }
     assert!(!counts.has_test_passed());
     assert_eq!(counts.violations[0].run, test_run_id());
@@ -167,8 +167,8 @@ fn valid_journal_without_kinds(kinds: &[&str]) -> Vec<EventSpec> {
 fn a_valid_journal_is_counted_without_violations() {
     let counts = verify_events(&valid_journal(), &valid_effect_records());
     assert!(counts.has_test_passed(), "{counts:#?}");
-    assert_eq!((counts.completed, counts.recoveries), (1, 2));
-    assert_eq!((counts.model_calls, counts.model_calls_repeated), (2, 1));
+    assert_eq!((counts.runs.completed, counts.recoveries), (1, 2));
+    assert_eq!((counts.model_calls.total, counts.model_calls.repeated), (2, 1));
     assert_eq!((counts.pure_repeats, counts.keyed_repeats), (1, 1));
     assert_eq!(counts.once_calls, 1);
     let doubt = &counts.in_doubt[0];
@@ -262,7 +262,7 @@ fn an_effect_without_a_start_is_reported() {
         ..effect_record("probe_write", "t1.2", 3)
     });
     assert_eq!(
-        verify_events(&valid_journal(), &records).violation_count(Invariant::UnaccountedEffect),
+        verify_events(&valid_journal(), &records).violation_counts[&Invariant::UnaccountedEffect],
         1
     );
 }
@@ -312,7 +312,7 @@ fn an_unfinished_or_failed_run_does_not_pass() {
     let counts = verify_events(&unfinished, &valid_effect_records());
     assert!(counts.violations.is_empty(), "{counts:#?}");
     assert_eq!(
-        (counts.has_test_passed(), counts.other.as_slice()),
+        (counts.has_test_passed(), counts.runs.other.as_slice()),
         (false, [test_run_id()].as_slice())
     );
     let mut failed = valid_journal();
@@ -320,7 +320,7 @@ fn an_unfinished_or_failed_run_does_not_pass() {
     failed[17] = (4, "run.failed", error);
     let counts = verify_events(&failed, &valid_effect_records());
     assert_eq!(
-        (counts.has_test_passed(), counts.failed.as_slice()),
+        (counts.has_test_passed(), counts.runs.failed.as_slice()),
         (false, [test_run_id()].as_slice())
     );
 }
