@@ -26,7 +26,7 @@ use longhaul_core::port::store::{
 use longhaul_core::raw::{Hash, StoredText};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::Usage;
-use longhaul_run::commands::{RunCommand, RunIdAndStatus, decide_command};
+use longhaul_run::commands::{RunCommand, decide_command};
 use longhaul_run::input::{
     InterruptedReply, ModelReply, PerceptionRefresh, ToolCallResult, ToolCallStatus,
 };
@@ -388,9 +388,8 @@ impl ReferenceDriver {
             let event = LateToolResultEvent { call, is_error: false, output: tool.output };
             let status = self.services.store.get_run(self.run_id).await?.map(|row| row.status);
             let Some(status) = status else { continue };
-            let view = RunIdAndStatus { run: self.run_id, status };
-            let decision =
-                decide_command(&view, RunCommand::SurfaceResult(event), self.ctx.clone());
+            let command = RunCommand::SurfaceResult(event);
+            let decision = decide_command(self.run_id, status, command, self.ctx.clone());
             let appended = match decision {
                 Err(_) => AppendResult::RunEnded,
                 Ok(batch) => {
@@ -436,7 +435,7 @@ pub(crate) fn sim_perception(run: &Run) -> PerceptionRefresh {
     let turns = run.control().turns;
     let ctx = format!("\"turn {}\"", turns / 2);
     let hash = Hash::digest(ctx.as_bytes());
-    let is_new = run.perception().world_hash() != Some(hash);
+    let is_new = run.perception().world != Some(hash);
     PerceptionRefresh {
         message: is_new.then(|| format!("It is now: {ctx}").into()),
         update: is_new.then(|| PerceptionUpdate { world_hash: hash, context: BTreeMap::new() }),

@@ -23,7 +23,7 @@ use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_run::commands::{
-    RunCommand, RunIdAndStatus, current_gate_digest, decide_command, scope_of_remembered_approval,
+    RunCommand, current_gate_digest, decide_command, scope_of_remembered_approval,
 };
 use longhaul_run::retry::{RetryPoint, retry_failed_run};
 use longhaul_run::{DecisionContext, Run, RunInput, decide};
@@ -50,8 +50,7 @@ async fn send_command_as(
     let Some(row) = services.store.get_run(run).await? else {
         return Ok(None);
     };
-    let view = RunIdAndStatus { run, status: row.status };
-    let Ok(batch) = decide_command(&view, command, DecisionContext::new(now)) else {
+    let Ok(batch) = decide_command(run, row.status, command, DecisionContext::new(now)) else {
         return Ok(None);
     };
     Ok(Some(services.store.append_to_journal(AppendRequest { run, author, batch }).await?))
@@ -67,9 +66,8 @@ pub async fn fire_due_timers(services: &SimServices) -> Result<bool, SimError> {
         } else {
             RunCommand::Timer(Box::new(timer.clone()))
         };
-        let view = RunIdAndStatus { run: timer.run, status: Status::Running };
-        let now = services.records.now().await?;
-        let Ok(batch) = decide_command(&view, command, DecisionContext::new(now)) else {
+        let ctx = DecisionContext::new(services.records.now().await?);
+        let Ok(batch) = decide_command(timer.run, Status::Running, command, ctx) else {
             continue;
         };
         let author = JournalAuthor::Outsider;
