@@ -184,10 +184,7 @@ impl RunView {
 
 impl RunChainView {
     pub const fn has_ended(&self) -> bool {
-        match self.status {
-            ChainStatus::Running | ChainStatus::Waiting => false,
-            ChainStatus::Completed | ChainStatus::Failed | ChainStatus::Cancelled => true,
-        }
+        !matches!(self.status, ChainStatus::Running | ChainStatus::Waiting)
     }
 }
 

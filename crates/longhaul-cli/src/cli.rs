@@ -138,10 +138,10 @@ impl VersionCommand {
 }
 
 /// Shows the examples of a command in the help of its subcommands too, unless they have their own.
-fn pass_examples_on(command: clap::Command) -> clap::Command {
+fn inherit_examples(command: clap::Command) -> clap::Command {
     let examples = command.get_after_help().cloned().unwrap_or_default();
     command.mut_subcommands(|subcommand| {
-        pass_examples_on(match subcommand.get_after_help() {
+        inherit_examples(match subcommand.get_after_help() {
             Some(_) => subcommand,
             None => subcommand.after_help(examples.clone()),
         })
@@ -151,7 +151,7 @@ fn pass_examples_on(command: clap::Command) -> clap::Command {
 impl Cli {
     /// Parses the command line.
     pub(crate) fn parse_command_line() -> Result<Self, clap::Error> {
-        let mut command = Self::command().mut_subcommands(pass_examples_on);
+        let mut command = Self::command().mut_subcommands(inherit_examples);
         let matches = command.try_get_matches_from_mut(std::env::args_os())?;
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }

@@ -172,10 +172,8 @@ impl RunTaskCommand {
                 Some(open_store_as_driver_or_observer(&process_env, agents, options.silent)?)
             }
         };
-        let local_runtime = match &recording {
-            Some(recording) => Some(&recording.runtime),
-            None => opened_store.as_ref(),
-        };
+        let recording_runtime = recording.as_ref().map(|recording| &recording.runtime);
+        let local_runtime = recording_runtime.or(opened_store.as_ref());
         let client: Client = match (server, local_runtime) {
             (_, Some(runtime)) => Client::for_store(runtime)?,
             (server, None) => connect_or_create_store(server)?,

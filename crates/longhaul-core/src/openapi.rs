@@ -1,5 +1,5 @@
 //! OpenAPI schemas of ids, names, times and other types whose JSON is a single value. Such a schema
-//! has no entry of its own in a document: it stands wherever the type is used.
+//! has no entry of its own in a document: it is repeated wherever the type is used.
 
 use std::borrow::Cow;
 

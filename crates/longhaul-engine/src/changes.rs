@@ -6,14 +6,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::records::GlobalSeq;
-use longhaul_core::port::store::StoreError;
-use longhaul_core::time::Millis;
+use longhaul_core::port::records::{GlobalSeq, RecordStore};
+use longhaul_core::port::store::{Store, StoreError};
+use longhaul_core::time::{Clock, Millis};
 use tokio::sync::{Mutex as AsyncMutex, Notify, watch};
 
 use crate::error::{Error, Result};
 use crate::panics::with_lock;
-use crate::services::Services;
 
 /// Maximum number of rows of the store that are read at once.
 const ROWS_MAX: usize = 10_000;
@@ -80,18 +79,23 @@ impl JournalChangeFeed {
     /// Reads changes and notifies subscribers until the future is dropped. Waits while there are no
     /// subscribers. If several readers are started, one of them reads and the others wait for their
     /// turn.
-    pub async fn notify_subscribers(&self, services: &Services) -> Result<()> {
+    pub async fn notify_subscribers(
+        &self,
+        store: &dyn Store,
+        records: &dyn RecordStore,
+        clock: &dyn Clock,
+    ) -> Result<()> {
         let _reader_lock = self.reader.lock().await;
         let _active_guard = ActiveReaderGuard::mark_reader_active(self);
-        let mut changes = services.store.watch_for_changes();
+        let mut changes = store.watch_for_changes();
         loop {
             while with_lock(&self.subscribers, |subscribers| subscribers.has_no_subscribers()) {
                 self.subscribed.notified().await;
             }
-            let mut at = match services.records.last_global_seq().await {
+            let mut at = match records.last_global_seq().await {
                 Ok(end) => end,
                 Err(StoreError::Busy { .. }) => {
-                    services.clock.sleep(POLL_INTERVAL).await;
+                    clock.sleep(POLL_INTERVAL).await;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -102,9 +106,9 @@ impl JournalChangeFeed {
                 tokio::select! {
                     biased;
                     changed = changes.wait_for_change() => changed?,
-                    () = services.clock.sleep(POLL_INTERVAL) => {}
+                    () = clock.sleep(POLL_INTERVAL) => {}
                 }
-                match self.notify_of_grown_journals(services, at).await {
+                match self.notify_of_grown_journals(records, at).await {
                     Ok(last_seen) => at = last_seen,
                     // The error is transient; subscribers are notified after the next read.
                     Err(Error::Store(StoreError::Busy { .. })) => {}
@@ -117,11 +121,11 @@ impl JournalChangeFeed {
     /// Notifies the subscribers of journals that have grown since the given global sequence number.
     async fn notify_of_grown_journals(
         &self,
-        services: &Services,
+        records: &dyn RecordStore,
         mut at: GlobalSeq,
     ) -> Result<GlobalSeq> {
         loop {
-            let changes = services.records.changed_runs_since(at, ROWS_MAX).await?;
+            let changes = records.changed_runs_since(at, ROWS_MAX).await?;
             if changes.end == at {
                 return Ok(at);
             }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::Error;
+use longhaul_engine::services::Services;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,17 +33,18 @@ pub async fn serve(
     let services = longhaul.services();
     let tasks = TaskTracker::new();
     let abort = CancellationToken::new();
+    let Services { store, records, clock, changes, .. } = services;
+    let notify = changes.notify_subscribers(&**store, &**records, &**clock);
     let result = tokio::select! {
         biased;
         () = stop => Ok(()),
-        result = services.changes.notify_subscribers(services) => result,
+        result = notify => result,
         () = accept_connections(listener, &app, &tasks, &abort) => Ok(()),
     };
     app.begin_shutdown();
     app.request_close_of_all_connections();
     tasks.close();
     app.background_tasks().close();
-    let clock = &services.clock;
     tokio::select! {
         biased;
         () = async { tasks.wait().await; app.background_tasks().wait().await; } => {}

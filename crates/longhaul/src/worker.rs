@@ -348,7 +348,11 @@ impl StopSignals {
 /// Reads from the store which journals have grown and notifies the callers that wait for these
 /// runs, so that the callers need not poll the store.
 async fn notify_journal_followers(services: &Services) {
-    if let Err(error) = services.changes.notify_subscribers(services).await {
+    if let Err(error) = services
+        .changes
+        .notify_subscribers(&*services.store, &*services.records, &*services.clock)
+        .await
+    {
         tracing::warn!(%error, "the change feed failed; callers that wait for runs check the store themselves from now on");
     }
 }

@@ -205,8 +205,7 @@ pub enum GateKind {
     Signal,
 }
 
-/// Tag of a gate that no answer can resolve: the problem is part of the run, so
-/// the task must be submitted again.
+/// Tag of a gate that no answer can resolve: the task must be submitted again.
 pub const SUBMIT_AGAIN: &str = "submit_again";
 
 /// Returns whether the tags contain [`SUBMIT_AGAIN`], so that no answer can resolve the gate.
@@ -340,16 +339,12 @@ impl GateSpec {
             tags: Vec::new(),
         }
     }
-}
 
-impl GateSpec {
     /// Returns the scopes (this call, run, agent, project) among which a person who approves the
     /// gate may choose.
     pub fn scopes(&self) -> Vec<AnswerScope> {
-        let widest_scope = match &self.pattern {
-            None => AnswerScope::Once,
-            Some(_) => self.approvers.widest_scope(),
-        };
+        let widest = self.pattern.as_ref().map(|_| self.approvers.widest_scope());
+        let widest_scope = widest.unwrap_or(AnswerScope::Once);
         AnswerScope::ALL.into_iter().filter(|scope| *scope <= widest_scope).collect()
     }
 
@@ -492,8 +487,7 @@ impl GateRow {
     /// Returns whether the gate is still open although its deadline has passed. Such a gate accepts
     /// no answer; a worker closes it as soon as one is running.
     pub fn is_overdue(&self, now: Timestamp) -> bool {
-        let is_late = self.deadline.is_some_and(|deadline| deadline <= now);
-        is_late && self.status == GateStatus::Open
+        self.status == GateStatus::Open && self.deadline.is_some_and(|deadline| deadline <= now)
     }
 }
 

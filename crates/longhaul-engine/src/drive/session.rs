@@ -285,7 +285,7 @@ impl RunSession {
     /// the state machine rejects the input, for example because the call has ended.
     pub(crate) async fn commit_durable(&mut self, input: RunInput) -> Result<CommitOutcome> {
         loop {
-            let batch = match self.decide_beside_work(input.clone()) {
+            let batch = match self.decide_during_work(input.clone()) {
                 Ok(batch) => batch,
                 Err(outcome) => return Ok(outcome),
             };
@@ -304,7 +304,7 @@ impl RunSession {
     /// Tries once to append an input that may be lost, such as the progress of a call. Does not
     /// wait for a busy store.
     pub(crate) async fn try_commit_droppable(&mut self, input: RunInput) -> Result<CommitOutcome> {
-        let batch = match self.decide_beside_work(input) {
+        let batch = match self.decide_during_work(input) {
             Ok(batch) => batch,
             Err(outcome) => return Ok(outcome),
         };
@@ -326,9 +326,9 @@ impl RunSession {
         }
     }
 
-    /// Decides about an input beside the running work. The error is the outcome if there is nothing
+    /// Decides about an input while work is running. The error is the outcome if there is nothing
     /// to append.
-    fn decide_beside_work(&self, input: RunInput) -> Result<JournalBatch, CommitOutcome> {
+    fn decide_during_work(&self, input: RunInput) -> Result<JournalBatch, CommitOutcome> {
         if !self.holds_claim() {
             return Err(CommitOutcome::Lost);
         }

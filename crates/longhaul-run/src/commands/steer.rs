@@ -5,7 +5,6 @@ use longhaul_core::event::Event;
 use longhaul_core::event::steer::{SteerMessage, SteerWithdrawn};
 use longhaul_core::id::SteerId;
 
-use crate::commands::batch;
 use crate::rejection::Rejection;
 
 /// Maximum size of a message to a run in bytes.
@@ -14,20 +13,21 @@ const STEER_BYTES_MAX: usize = 64 * 1024;
 pub(super) fn queue(message: SteerMessage) -> Result<JournalBatch, Rejection> {
     check_text(&message.text)?;
     let row = RowChange::QueueSteer(SteerRow::queued(&message));
-    Ok(batch(Event::SteerQueued(message), [row]))
+    Ok(JournalBatch { events: vec![Event::SteerQueued(message)], changes: vec![row] })
 }
 
 pub(super) fn edit(message: SteerMessage) -> Result<JournalBatch, Rejection> {
     check_text(&message.text)?;
     let (steer, edit) = (message.steer, Some((message.text.clone(), message.delivery)));
     let change = SteerUpdate { steer, edit, status: SteerStatus::Queued };
-    Ok(batch(Event::SteerChanged(message), [RowChange::UpdateSteer(change)]))
+    let changes = vec![RowChange::UpdateSteer(change)];
+    Ok(JournalBatch { events: vec![Event::SteerChanged(message)], changes })
 }
 
 pub(super) fn withdraw(steer: SteerId, by: String) -> JournalBatch {
     let change = SteerUpdate { steer, edit: None, status: SteerStatus::Withdrawn };
     let event = Event::SteerWithdrawn(SteerWithdrawn { steer, by });
-    batch(event, [RowChange::UpdateSteer(change)])
+    JournalBatch { events: vec![event], changes: vec![RowChange::UpdateSteer(change)] }
 }
 
 fn check_text(text: &str) -> Result<(), Rejection> {
