@@ -189,17 +189,14 @@ fn replace_references(value: &mut Value, inline: &Map<String, Value>) {
 
 /// Writes a choice between `null` and a schema of a single value as one schema.
 fn merge_null(fields: &mut Map<String, Value>) {
-    let Some([null, Value::Object(schema)]) =
-        fields.get("oneOf").and_then(Value::as_array).map(Vec::as_slice)
-    else {
-        return;
+    let null = json!({ "type": "null" });
+    let schema = match fields.get("oneOf").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([first, Value::Object(schema)]) if *first == null => schema,
+        Some([Value::Object(schema), second]) if *second == null => schema,
+        _ => return,
     };
     let is_single = schema.get("type").is_none_or(|kind| kind == "string");
-    if *null != json!({ "type": "null" })
-        || !is_single
-        || schema.contains_key("enum")
-        || schema.contains_key("$ref")
-    {
+    if !is_single || schema.contains_key("enum") || schema.contains_key("$ref") {
         return;
     }
     let mut schema = schema.clone();
