@@ -26,27 +26,26 @@ pub const CHAIN_RUNS_MAX: usize = 100;
 pub const AUTO_APPROVE_DELAY: Millis = Millis::from_secs(3);
 
 /// A chain as it is written in a file or a request.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChainSpec {
     /// Purpose of the chain, as a sentence. `None` if it has no description.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Maximum number of runs of the chain, including those of repeated steps. `None` means
     /// [`CHAIN_RUNS_DEFAULT`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_runs: Option<u32>,
     /// Steps of the chain, in order.
     pub steps: Vec<ChainStepSpec>,
 }
 
 /// A step of a chain as it is written in a file or a request.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChainStepSpec {
     /// Name of the step, by which the templates of agents and `repeat` refer to it. `None` means
     /// the name of the agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Name of the agent that executes the step.
     #[serde(alias = "mode")]
@@ -58,7 +57,6 @@ pub struct ChainStepSpec {
     #[serde(default)]
     pub condition: ChainStepCondition,
     /// Step to which the chain goes back after this step. `None` means that the chain continues.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeat: Option<ChainRepeatSpec>,
 }
 
@@ -281,13 +279,12 @@ string_enum! {
 
 /// Fields of step outputs that decide how a chain continues. `None` means that no output has the
 /// field.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepVerdict {
     /// Field `success` of the output's data. `None` if no output has the field.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub success: Option<bool>,
     /// Field `issues_found` of the output's data. `None` if no output has the field.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issues_found: Option<bool>,
 }
 

@@ -70,7 +70,10 @@ macro_rules! events {
             /// that does not drive the run) appends this event. `None` means that an outsider may
             /// not append it. Events of outsiders are accepted until the run has ended.
             pub fn runs_woken_by_outside_append(&self) -> Option<RunsToWake> {
-                if self.raises_signal_gate_without_tool_call() {
+                // A program raises such a gate from outside of the run.
+                if let Self::GateRaised(data) = self
+                    && data.gate.is_signal_gate_without_tool_call()
+                {
                     return Some(RunsToWake::None);
                 }
                 match self { $(Self::$variant(_) => $outside,)* }
@@ -236,12 +239,6 @@ pub enum RunsToWake {
 }
 
 impl Event {
-    /// Returns whether the event raises a gate that waits for a program's signal although no tool
-    /// call waits for the gate. A program raises such a gate from outside the run.
-    fn raises_signal_gate_without_tool_call(&self) -> bool {
-        matches!(self, Self::GateRaised(data) if data.gate.is_signal_gate_without_tool_call())
-    }
-
     /// Returns whether the event ends the run.
     pub const fn is_terminal(&self) -> bool {
         matches!(self, Self::RunCompleted(_) | Self::RunFailed(_) | Self::RunCancelled(_))

@@ -72,6 +72,7 @@ impl FailureClass {
 }
 
 /// Failure of a model request that ended without a reply.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// Class of the failure, which determines how it is handled.
@@ -79,16 +80,12 @@ pub struct Failure {
     /// Description of the failure for people.
     pub message: String,
     /// HTTP status code of the response. `None` if there was no response.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Delay before a retry, as requested by the provider. `None` if the provider requested none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Millis>,
     /// Id that the provider assigned to the request. `None` if the provider reported no id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// Tokens used by the failed request. `None` means that the usage is unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 

@@ -6,6 +6,7 @@
 
 mod field;
 
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 pub use crate::form::field::{FormChoice, FormField, FormFieldKind, TextFormat};
@@ -41,9 +42,14 @@ impl Form {
         if properties.is_empty() || properties.len() > FIELDS_MAX {
             return Err(format!("a form must have 1 to {FIELDS_MAX} fields"));
         }
-        let required = parse_required_names(object, properties)?;
+        let required: Result<Vec<String>, _> =
+            object.get("required").map_or(Ok(Vec::new()), Vec::deserialize);
+        let required = required
+            .ok()
+            .filter(|names| names.iter().all(|name| properties.contains_key(name)))
+            .ok_or("`required` must be a list of field names")?;
         let fields = properties.iter().map(|(name, field)| {
-            let is_required = required.contains(&name.as_str());
+            let is_required = required.contains(name);
             FormField::from_schema(name, field, is_required)
                 .map_err(|error| format!("the field `{name}` of the form is invalid: {error}"))
         });
@@ -57,7 +63,9 @@ impl Form {
             return Err(format!("the answer must be a JSON object with {}", self.field_names()));
         };
         let mut problems = Vec::new();
-        if let Some(name) = answers.keys().find(|name| !self.has_field(name)) {
+        if let Some(name) =
+            answers.keys().find(|name| !self.fields.iter().any(|field| field.name == **name))
+        {
             let fields = self.field_names();
             problems.push(format!("`{name}` is not a field of the form, which has {fields}"));
         }
@@ -76,10 +84,6 @@ impl Form {
             true => Ok(Value::Object(values)),
             false => Err(problems.join("; ")),
         }
-    }
-
-    fn has_field(&self, name: &str) -> bool {
-        self.fields.iter().any(|field| field.name == name)
     }
 
     fn field_names(&self) -> String {
@@ -102,21 +106,6 @@ pub fn find_option_by_text<'a>(options: &'a [String], text: &str) -> Option<&'a 
     let case_insensitive =
         || options.iter().find(|option| option.trim().to_lowercase() == text.to_lowercase());
     exact_match.or_else(case_insensitive).map(String::as_str)
-}
-
-fn parse_required_names<'a>(
-    schema: &'a Map<String, Value>,
-    properties: &Map<String, Value>,
-) -> Result<Vec<&'a str>, String> {
-    let Some(required) = schema.get("required") else {
-        return Ok(Vec::new());
-    };
-    let names = required.as_array().map(|names| names.iter().map(Value::as_str).collect());
-    let names: Option<Option<Vec<&str>>> = names;
-    match names.flatten() {
-        Some(names) if names.iter().all(|name| properties.contains_key(*name)) => Ok(names),
-        Some(_) | None => Err("`required` must be a list of field names".to_owned()),
-    }
 }
 
 #[cfg(test)]

@@ -20,25 +20,13 @@ use crate::time::Timestamp;
 pub enum IdError {
     /// The prefix is missing or belongs to another kind of id.
     #[error("`{text}` is not a valid id: the prefix must be `{prefix}_`")]
-    Prefix {
-        /// Text that is not a valid id.
-        text: String,
-        prefix: &'static str,
-    },
+    Prefix { text: String, prefix: &'static str },
     /// The suffix does not have 26 characters of the id alphabet.
     #[error("`{text}` is not a valid id: the part after `_` must have 26 base32 characters")]
-    Suffix {
-        /// Text that is not a valid id.
-        text: String,
-    },
+    Suffix { text: String },
     /// A name is empty, too long or contains control characters.
     #[error("the {kind} must have 1 to {max} bytes and no control characters")]
-    Name {
-        /// Kind of the name, such as `agent name`.
-        kind: &'static str,
-        /// Maximum length of the name in bytes.
-        max: usize,
-    },
+    Name { kind: &'static str, max: usize },
 }
 
 /// Crockford's Base32 alphabet in lower case, which omits i, l, o and u. Encoded numbers sort as

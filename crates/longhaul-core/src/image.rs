@@ -12,27 +12,31 @@ pub struct ImageInfo {
 }
 
 impl ImageInfo {
-    /// Returns whether the bytes start like an image of a supported format, even if they are
-    /// truncated.
-    pub fn has_image_signature(bytes: &[u8]) -> bool {
-        let signatures: [&[u8]; 4] = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"];
-        let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
-        is_webp || signatures.iter().any(|signature| bytes.starts_with(signature))
+    /// Returns the media type of the image format that the bytes start like, even if they are
+    /// truncated. `None` if they start like no supported format.
+    pub fn media_type(bytes: &[u8]) -> Option<&'static str> {
+        if bytes.starts_with(b"RIFF") && bytes.get(8..12)? == b"WEBP" {
+            return Some("image/webp");
+        }
+        let signatures: [(&[u8], &str); 4] = [
+            (b"\x89PNG\r\n\x1a\n", "image/png"),
+            (b"\xff\xd8\xff", "image/jpeg"),
+            (b"GIF87a", "image/gif"),
+            (b"GIF89a", "image/gif"),
+        ];
+        let found = signatures.iter().find(|(signature, _)| bytes.starts_with(signature));
+        found.map(|(_, media_type)| *media_type)
     }
 
     /// Parses the header of an image. Returns `None` if the bytes are not a PNG, JPEG, GIF or WebP
     /// image, or if the end of the file is missing, for example because it is still being written.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let (media_type, (width, height)) = if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
-            ("image/png", png_size(bytes)?)
-        } else if bytes.starts_with(b"\xff\xd8\xff") {
-            ("image/jpeg", jpeg_size(bytes)?)
-        } else if bytes.starts_with(b"GIF87a") || bytes.starts_with(b"GIF89a") {
-            ("image/gif", (read_little_endian(bytes, 6, 2)?, read_little_endian(bytes, 8, 2)?))
-        } else if bytes.starts_with(b"RIFF") && bytes.get(8..12)? == b"WEBP" {
-            ("image/webp", webp_size(bytes)?)
-        } else {
-            return None;
+        let media_type = Self::media_type(bytes)?;
+        let (width, height) = match media_type {
+            "image/png" => png_size(bytes)?,
+            "image/jpeg" => jpeg_size(bytes)?,
+            "image/gif" => (read_little_endian(bytes, 6, 2)?, read_little_endian(bytes, 8, 2)?),
+            _ => webp_size(bytes)?,
         };
         has_end_marker(bytes, media_type).then_some(Self { media_type, width, height })
     }

@@ -181,16 +181,15 @@ pub struct TextBlock {
 }
 
 /// Reasoning of the model, as far as the provider reveals it.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThinkingBlock {
     /// Text of the reasoning. May be empty if the provider hides it.
     pub text: Arc<str>,
     /// Signature of the reasoning by the provider. `None` if the provider sent no signature.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Arc<str>>,
     /// Fields of the provider's reasoning block that Longhaul does not know, as one JSON object.
     /// `None` if there are none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<RawJson>,
 }
 

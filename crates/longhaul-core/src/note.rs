@@ -29,10 +29,7 @@ pub enum MemoryNoteError {
     #[error(
         "a note may have at most {NOTE_BYTES_MAX} bytes, but this one has {bytes}: shorten it, or split it into several notes"
     )]
-    TooLong {
-        /// Length of the note in bytes.
-        bytes: usize,
-    },
+    TooLong { bytes: usize },
     #[error("a note may have at most {NOTE_TAGS_MAX} tags, but this one has {tags}: remove some")]
     TooManyTags { tags: usize },
     /// A tag is empty, too long or contains control characters.

@@ -18,10 +18,12 @@ use crate::policy::budget::Budget;
 use crate::policy::effect::InDoubtPolicy;
 use crate::policy::gate::{GateRule, GateTimeout, ResultApprovalGate};
 use crate::policy::retry::RetryPolicy;
+use crate::raw::is_default;
 use crate::time::Millis;
 
 /// All limits and rules of a run. They are computed when the run is submitted and do not change
 /// later.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunPolicy {
@@ -30,7 +32,6 @@ pub struct RunPolicy {
     /// Retries of the run after transient failures.
     pub retry: RetryPolicy,
     /// Maximum number of turns, regardless of the budget. `None` means no limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<u32>,
     /// Approval rules. The first rule that matches a call applies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -38,26 +39,21 @@ pub struct RunPolicy {
     /// What happens with calls in doubt (without a recorded outcome) if no matching approval rule
     /// says it. `None` means what the called tool prefers or, if it prefers nothing, that a person
     /// is asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
     /// Gate where a person approves the final answer. `None` means that the run ends without
     /// approval.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub result_gate: Option<ResultApprovalGate>,
     /// Maximum number of rounds in which the result is graded against the rubric of the agent. `None`
     /// means that the result is not graded.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome_rounds: Option<u32>,
     /// Time within which questions, requests for help and signals of the agent must be answered.
     /// `None` means the default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub question_timeout: Option<GateTimeout>,
     /// How long the run stays open for follow-up messages after its answer. `None` means not at
     /// all.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_open: Option<Millis>,
     /// Whether the run keeps its lane while it is parked (waits without a worker).
-    #[serde(skip_serializing_if = "ParkedLanePolicy::is_keep")]
+    #[serde(skip_serializing_if = "is_default")]
     pub lane_on_park: ParkedLanePolicy,
     /// Whether the current state of what the agent works with is fetched again before each turn
     /// except the first.
@@ -123,11 +119,5 @@ impl LaneBusyPolicy {
     /// Returns whether a task waits while its lane is busy, which is the default.
     pub const fn is_enqueue(&self) -> bool {
         matches!(self, Self::Enqueue)
-    }
-}
-
-impl ParkedLanePolicy {
-    const fn is_keep(&self) -> bool {
-        matches!(self, Self::Keep)
     }
 }

@@ -5,7 +5,6 @@
 pub(crate) mod append_refusal;
 pub mod auth;
 pub mod context;
-pub(crate) mod gate_filter;
 pub mod image_sink;
 pub mod model;
 pub mod outbound;

@@ -147,7 +147,7 @@ impl<'de> Deserialize<'de> for RawJson {
 }
 
 /// SHA-256 hash. Its text form is lower-case hex.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash([u8; 32]);
 
 impl Hash {
@@ -174,25 +174,16 @@ impl std::str::FromStr for Hash {
     type Err = ParseHashError;
 
     fn from_str(text: &str) -> Result<Self, ParseHashError> {
-        let digits = text.as_bytes();
-        let mut bytes = [0; 32];
-        if digits.len() != 64 {
+        let is_hex = text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+        if text.len() != 64 || !is_hex {
             return Err(ParseHashError);
         }
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let high = hex_digit(pair[0]).ok_or(ParseHashError)?;
-            let low = hex_digit(pair[1]).ok_or(ParseHashError)?;
-            *byte = high << 4 | low;
+        let mut bytes = [0; 32];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            let pair = u8::from_str_radix(&text[at * 2..at * 2 + 2], 16);
+            *byte = pair.map_err(|_| ParseHashError)?;
         }
         Ok(Self(bytes))
-    }
-}
-
-fn hex_digit(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
     }
 }
 
@@ -247,40 +238,15 @@ impl StoredText {
 /// Serializes JSON with sorted keys and without spaces, as input for digests.
 /// `serde_json` has exactly one spelling for each number.
 pub fn canonical_json(value: &Value) -> String {
-    fn write_canonical_json(value: &Value, out: &mut String) {
-        match value {
-            Value::Object(map) => {
-                let mut keys: Vec<&String> = map.keys().collect();
-                keys.sort_unstable();
-                out.push('{');
-                for (index, key) in keys.iter().enumerate() {
-                    if index > 0 {
-                        out.push(',');
-                    }
-                    out.push_str(&Value::String((*key).clone()).to_string());
-                    out.push(':');
-                    write_canonical_json(&map[key.as_str()], out);
-                }
-                out.push('}');
-            }
-            Value::Array(items) => {
-                out.push('[');
-                for (index, item) in items.iter().enumerate() {
-                    if index > 0 {
-                        out.push(',');
-                    }
-                    write_canonical_json(item, out);
-                }
-                out.push(']');
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                out.push_str(&value.to_string());
-            }
-        }
-    }
-    let mut out = String::new();
-    write_canonical_json(value, &mut out);
-    out
+    let mut sorted = value.clone();
+    sorted.sort_all_objects();
+    sorted.to_string()
+}
+
+/// Returns whether a value is the default of its type. Such values are left out of many JSON
+/// objects.
+pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 #[cfg(test)]

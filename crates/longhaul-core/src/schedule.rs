@@ -57,6 +57,7 @@ string_enum! {
 }
 
 /// Definition of a schedule.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleSpec {
     /// Times at which the schedule fires.
@@ -65,22 +66,17 @@ pub struct ScheduleSpec {
     pub agent: AgentName,
     /// Chain whose newest version executes the runs. `agent` is then the agent of the chain's first
     /// step when the schedule was created. `None` means that the agent executes them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
     /// Input of the runs: a text or any JSON.
     pub input: RawJson,
     /// Kind of the event that each firing sends to the agent. `None` means that each firing submits
     /// an ordinary task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
     /// Lane of the runs. `None` means the lane of the agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<LaneKey>,
     /// Thread (conversation) of the runs. `None` means that they have no thread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadKey>,
     /// Resource: the person or thing that the conversation is about. `None` if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceKey>,
     /// What happens to firings whose time passed while no worker was running.
     #[serde(default)]
@@ -89,7 +85,6 @@ pub struct ScheduleSpec {
     #[serde(default)]
     pub overlap: Overlap,
     /// Principal that created the schedule. `None` if it is not recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_by: Option<String>,
 }
 

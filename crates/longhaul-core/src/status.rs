@@ -124,6 +124,7 @@ pub struct RunOutput {
 }
 
 /// Answer with which a person approved the result of a run.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ResultApprovalAnswer {
     /// Principal that answered, such as `cli:anna`.
@@ -131,11 +132,9 @@ pub struct ResultApprovalAnswer {
     /// Decision of the answer: `approve` or `edit`.
     pub decision: String,
     /// Note that the person added to the answer. `None` if there is no note.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Structured data that the person added to the answer, such as what to do with the result.
     /// `None` if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<RawJson>,
 }
 

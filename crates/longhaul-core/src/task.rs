@@ -11,11 +11,12 @@ use crate::chain::PositionInChain;
 use crate::id::{AgentName, BatchId, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
 use crate::message::Message;
 use crate::policy::RunPolicy;
-use crate::raw::{Hash, RawJson};
+use crate::raw::{Hash, RawJson, is_default};
 use crate::time::Timestamp;
 
 /// Specification of a run, stored in its journal when the run is created.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskSpec {
     /// Agent that executes the task.
     pub agent: AgentName,
@@ -31,12 +32,11 @@ pub struct TaskSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Message>,
     /// Model that the task chooses instead of the agent's model. `None` means the agent's model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Inbox that the task is queued in.
     pub inbox: InboxName,
     /// Type of the task, by which lists and workers can filter. `None` if the task has no type.
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     pub kind: Option<String>,
     /// Whether the task reports an event to the agent, which then reads a text about the event's
     /// kind and input instead of the plain input.
@@ -48,14 +48,11 @@ pub struct TaskSpec {
     pub priority: i32,
     /// Lane of the run. The runs of a lane are executed one at a time. Only a root run has a lane.
     /// `None` means no lane.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<LaneKey>,
     /// Thread of the run, i.e. the conversation whose memory it shares with earlier runs. `None`
     /// means no thread.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadKey>,
     /// Resource (person or thing) that the thread is about. `None` if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceKey>,
     /// Earliest time at which the run may start.
     #[serde(default, skip_serializing_if = "EarliestStart::is_now")]
@@ -64,46 +61,36 @@ pub struct TaskSpec {
     #[serde(default)]
     pub policy: RunPolicy,
     /// Parent run, which started this run. `None` for a root run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<RunId>,
     /// Root of the tree of runs that this run belongs to. A root run has its own id here.
     pub root: RunId,
     /// Number of runs between this run and its root, including the root. 0 for a root run.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub depth: u32,
     /// Position of the run in a chain. `None` if it belongs to no chain.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<Box<PositionInChain>>,
     /// Position of the run in the batch that the task was submitted with. `None` if it belongs to
     /// no batch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<RunBatchPosition>,
     /// Principal that submitted the task, such as `key:ops`. `None` if it is not recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitter: Option<String>,
     /// Principal for which spend caps per key count the run: who made or fired the schedule that
     /// started it. `None` means the submitter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub charged_to: Option<String>,
     /// Actor on whose behalf the run acts, as stated by the caller. `None` if none was stated.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<RawJson>,
     /// Identifiers of related objects in other systems, in a form chosen by the caller. `None` if
     /// there are none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<RawJson>,
     /// Tags of the run, for searching.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Arbitrary data of the caller, returned unchanged with the run. `None` if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<RawJson>,
     /// Task of an external inbox that the run executes. The inbox is notified when the run ends.
     /// `None` if the task comes from no external inbox.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<TaskSource>,
     /// Failed run that this run retries. `None` if this run is no retry.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<RetriedRun>,
     /// Principals other than the submitter that added work to the run before it was created:
     /// those of the run that it retries or of its parent, and who made or fired its schedule.
@@ -164,40 +151,11 @@ impl TaskSpec {
             definition: Hash::digest(agent.as_str().as_bytes()),
             agent,
             input,
-            context: BTreeMap::new(),
-            history: Vec::new(),
-            model: None,
             inbox,
-            kind: None,
-            event: false,
-            priority: 0,
-            lane: None,
-            thread: None,
-            resource: None,
-            start: EarliestStart::Now,
-            policy: RunPolicy::default(),
-            parent: None,
             root: run,
-            depth: 0,
-            chain: None,
-            batch: None,
-            submitter: None,
-            charged_to: None,
-            actor: None,
-            links: None,
-            tags: Vec::new(),
-            metadata: None,
-            source: None,
-            retry_of: None,
-            earlier_submitters: Vec::new(),
+            ..Self::default()
         }
     }
-}
-
-/// Returns whether a number is 0, its default, which is left out of the JSON.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 /// Position of a run in a batch, i.e. among runs that were submitted together.

@@ -100,11 +100,6 @@ impl Millis {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// Returns whether the duration is zero.
-    pub const fn is_zero(&self) -> bool {
-        self.0 == 0
-    }
-
     /// Returns the difference of both durations, or 0 if `other` is longer.
     pub const fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::raw::is_default;
+
 /// Money in millionths of a US dollar.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -31,22 +33,22 @@ impl MicroUsd {
 #[serde(default)]
 pub struct Usage {
     /// Number of input tokens that were neither read from nor written to a prompt cache.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub input_tokens: u64,
     /// Number of output tokens, including reasoning.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub output_tokens: u64,
     /// Number of input tokens read from a prompt cache.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub cached_tokens: u64,
     /// Number of input tokens written to a prompt cache.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub cache_write_tokens: u64,
     /// Number of the `output_tokens` that were used for reasoning.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_default")]
     pub reasoning_tokens: u64,
     /// Whether the numbers are estimated because the provider did not report them.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_default")]
     pub estimated: bool,
 }
 
@@ -72,14 +74,6 @@ impl Usage {
     pub const fn sent_tokens(self) -> u64 {
         self.input_tokens.saturating_add(self.cached_tokens).saturating_add(self.cache_write_tokens)
     }
-}
-
-const fn is_zero(count: &u64) -> bool {
-    *count == 0
-}
-
-const fn is_false(flag: &bool) -> bool {
-    !*flag
 }
 
 /// Price of a model in micro-dollars per million tokens.

@@ -12,11 +12,7 @@ use crate::event::Event;
 pub enum EventCodecError {
     /// The event was written by a newer build.
     #[error("this build does not support version {version} of the event `{kind}`")]
-    Unknown {
-        kind: String,
-        /// Version of the unknown event's data.
-        version: u16,
-    },
+    Unknown { kind: String, version: u16 },
     /// The data of the event is invalid for its kind.
     #[error("the data of a `{kind}` event can't be read")]
     Data {

@@ -7,7 +7,7 @@ use crate::id::{AgentName, CallId, RuleId, RunId, SandboxId, TimerId};
 use crate::message::Message;
 use crate::policy::budget::{BudgetCap, BudgetRaise};
 use crate::policy::gate::{AnswerScope, RulePattern};
-use crate::raw::BlobRef;
+use crate::raw::{BlobRef, is_default};
 use crate::status::RunOutcome;
 use crate::text_macros::string_enum;
 use crate::time::Millis;
@@ -106,13 +106,8 @@ pub struct BudgetReached {
     pub tree_cap: Option<u64>,
     /// Amount by which the cap is too low for the next model call, in millionths of a US dollar or
     /// tokens. 0 if it is unknown.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub missing: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
-const fn is_zero(amount: &u64) -> bool {
-    *amount == 0
 }
 
 impl BudgetReached {

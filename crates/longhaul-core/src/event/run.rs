@@ -8,7 +8,7 @@ use crate::failure::FailureClass;
 use crate::id::{Epoch, GateId, RunId, Seq, TimerId, WorkerId};
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
-use crate::raw::{RawJson, StoredText};
+use crate::raw::{RawJson, StoredText, is_default};
 use crate::status::{RunError, RunOutput};
 use crate::task::TaskSpec;
 use crate::time::Millis;
@@ -32,6 +32,7 @@ pub struct RunClaimed {
 
 /// The run was prepared. Its prompt is rendered once and stored, so that a replay sees the same
 /// input.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunPrepared {
     /// System prompt of the run.
@@ -50,11 +51,9 @@ pub struct RunPrepared {
     pub pricing: ModelPricing,
     /// Model that summarizes the conversation when it exceeds the context window. `None` means the
     /// run's own model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compactor: Option<CompactionModel>,
     /// Current state of what the agent works with, such as a game world, as JSON. `None` means that
     /// no context provider was asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub world: Option<StoredText>,
     /// Values from the context provider that are injected into tool calls, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -65,41 +64,35 @@ pub struct RunPrepared {
     pub external_tools: Vec<String>,
     /// Number of consecutive identical calls with identical results after which the run ends. The
     /// model is warned after half that number. `None` means no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identical_calls: Option<u32>,
     /// Number of consecutive turns without a new call or result after which the run ends. The model is
     /// warned after half that number. `None` means no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_progress: Option<u32>,
     /// Number of consecutive replies with the same text after which the run ends. The model is warned
     /// after half that number. `None` means no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated_text: Option<u32>,
     /// Number of consecutive compactions with fewer than two turns in between after which the run
     /// ends. The model is warned after half that number. `None` means no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compactions: Option<u32>,
     /// When the conversation is compacted (its older part replaced by a summary), and what the
     /// summary keeps. `None` means the defaults.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compaction: Option<CompactionPolicy>,
     /// Time that the context provider (the source of the current state for the prompt) needed,
     /// which counts as active time of the run.
-    #[serde(default, skip_serializing_if = "Millis::is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub perception_active: Millis,
 }
 
 /// When a conversation is compacted, and what its summary keeps.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CompactionPolicy {
     /// Share of the context window in percent at which the conversation is compacted. `None` means the
     /// default.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub at_percent: Option<u8>,
     /// What the summary has to keep, in addition to what the runtime's own rules keep. `None` means
     /// nothing else.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<String>,
 }
 
@@ -154,7 +147,7 @@ pub struct RunControlRequest {
     /// Reason given by the principal. Empty if none was given.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    #[serde(default, skip_serializing_if = "CancelCause::is_principal")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub cause: CancelCause,
     /// New budget caps that come with a resume. `None` leaves the caps unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -191,12 +184,6 @@ pub enum CancelCause {
     ParentEnded,
     /// A newer run interrupted the runs in its lane.
     LaneInterrupted,
-}
-
-impl CancelCause {
-    const fn is_principal(&self) -> bool {
-        matches!(self, Self::Principal)
-    }
 }
 
 /// The run is blocked: the agent reported a problem, or something that the agent needs is missing.

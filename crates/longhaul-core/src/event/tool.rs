@@ -12,6 +12,7 @@ use crate::raw::{BlobRef, RawJson};
 use crate::time::{Millis, Timestamp};
 
 /// A tool call is about to start. The event is durable before the call starts.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolStarted {
     /// Id of the tool call that is about to start.
@@ -19,10 +20,8 @@ pub struct ToolStarted {
     /// Attempt number of the tool call, from 1.
     pub attempt: u32,
     /// Time at which the tool call ends, if it only waits until that time. `None` for other calls.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// Child run whose end the tool call waits for. `None` if it waits for no child run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<RunId>,
 }
 
@@ -117,8 +116,8 @@ pub struct ToolEnded {
 pub struct ToolSuspension {
     /// State that only the tool understands. The tool continues the call with exactly this state.
     pub state: RawJson,
-    /// Whether continuing the call may be repeated after a crash. If not, a crash while the call is
-    /// being continued leaves the call in doubt.
+    /// Whether the tool may continue the call a second time after a crash. If not, it is unknown
+    /// after a crash in the meantime whether the call had an effect, so that the call is in doubt.
     #[serde(default)]
     pub may_repeat: bool,
     /// Whether another system works on the call in the meantime, so that the runtime must notify

@@ -16,12 +16,13 @@ use crate::policy::effect_facts::EffectFacts;
 use crate::policy::effect_key::EffectKey;
 use crate::policy::rule::RememberedApproval;
 use crate::policy::spend_cap::CapHold;
-use crate::raw::{Hash, RawJson};
+use crate::raw::{Hash, RawJson, is_default};
 use crate::status::RunOutput;
 use crate::time::Millis;
 use crate::usage::{BudgetAmount, MicroUsd, Usage};
 
 /// A model request is about to be sent. The event is durable before the request is sent.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnStarted {
     /// Number of the turn, from 1.
@@ -29,7 +30,7 @@ pub struct TurnStarted {
     /// Number of the attempt within the turn, from 1.
     pub attempt: u32,
     /// Purpose of the model request.
-    #[serde(default, skip_serializing_if = "ModelCallPurpose::is_turn")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub purpose: ModelCallPurpose,
     /// Worst-case cost of the request, which is held (reserved) in the budget account.
     pub hold: BudgetAmount,
@@ -39,18 +40,16 @@ pub struct TurnStarted {
     /// Maximum length of the reply in tokens. The held (reserved) cost covers this length.
     pub max_tokens: u64,
     /// Model that receives this request. `None` means the run's own model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Messages that the runtime itself inserts before this request, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtime_messages: Vec<RuntimeMessage>,
     /// New perception (current state of what the agent works with). `None` means that it was not
     /// fetched again or has not changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub perception: Option<PerceptionUpdate>,
     /// Time that the context provider (the source of the current state for the prompt) needed
     /// before this request, which counts as active time of the run.
-    #[serde(default, skip_serializing_if = "Millis::is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub perception_active: Millis,
 }
 
@@ -86,7 +85,8 @@ pub enum RuntimeMessageTopic {
     World,
 }
 
-/// Perception (current state of what the agent works with) that was fetched again during the run.
+/// The current state of the outside world that an agent acts on, such as a game (its perception),
+/// fetched again during the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerceptionUpdate {
     /// Hash of the fetched state as JSON. An unchanged state is not sent to the model again.
@@ -107,13 +107,8 @@ pub enum ModelCallPurpose {
     Compact,
 }
 
-impl ModelCallPurpose {
-    const fn is_turn(&self) -> bool {
-        matches!(self, Self::Turn)
-    }
-}
-
 /// The model replied to the request of a turn.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnCompleted {
     pub turn: u32,
@@ -124,7 +119,6 @@ pub struct TurnCompleted {
     /// Tokens used by the request.
     pub usage: Usage,
     /// Cost of the request. `None` means that the cost is unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
     /// Model name as reported by the provider.
     pub model: String,
@@ -136,11 +130,9 @@ pub struct TurnCompleted {
     pub calls: Vec<ToolCallClassification>,
     /// Result of checking the final answer (the text, or the input of `finish`) against the output
     /// schema. `None` means that there is no schema or the reply does not end the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_check: Option<OutputCheckResult>,
     /// Output of the run if it ends with this reply. `None` in journals of older builds, which did
     /// not store it: the output is then derived from the reply.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<RunOutput>,
 }
 
@@ -157,7 +149,8 @@ pub enum OutputCheckResult {
 
 /// Properties of a tool call that the engine determines before the call is approved or started.
 /// They are journaled, so that a later build treats the call in the same way.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCallClassification {
     pub tool: ToolName,
     /// Effect class of the tool call, which says whether the call may be repeated after a crash.
@@ -177,28 +170,24 @@ pub struct ToolCallClassification {
     pub opaque: bool,
     /// Reason why the tool call can't be made, such as an unknown tool or an invalid input. `None`
     /// means that it can be made.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// Whether the tool can verify if the call has taken effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub can_verify: bool,
     /// What the tool prefers to happen with calls in doubt (without a recorded outcome). It is used
     /// if neither a matching approval rule nor the run's policy says what happens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
     /// Whether a process that the call starts may keep running after the worker was killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_outlive_worker: bool,
     /// What the call would change. `None` if no person is asked about the call, or if nothing is
     /// known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Box<EffectFacts>>,
     /// References in the input to outputs of earlier calls, with their values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputReference>,
     /// Effect key of the tool call: calls with the same key take effect at most once over all runs.
     /// `None` means that the call has no key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<EffectKey>,
     /// Approvals remembered for the agent or the project that apply to the call and were active
     /// when the model replied. A later revocation does not affect the call.
@@ -208,26 +197,13 @@ pub struct ToolCallClassification {
 
 impl ToolCallClassification {
     /// Returns the classification of a call without effects of this tool.
-    pub const fn pure(tool: ToolName) -> Self {
-        Self {
-            tool,
-            class: EffectClass::Pure,
-            rule_match_texts: Vec::new(),
-            injected_rule_match_texts: Vec::new(),
-            opaque: false,
-            problem: None,
-            can_verify: false,
-            in_doubt: None,
-            may_outlive_worker: false,
-            facts: None,
-            outputs: Vec::new(),
-            key: None,
-            approvals: Vec::new(),
-        }
+    pub fn pure(tool: ToolName) -> Self {
+        Self { tool, class: EffectClass::Pure, ..Self::default() }
     }
 }
 
 /// The model request failed.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnFailed {
     /// Number of the turn whose request failed.
@@ -245,10 +221,8 @@ pub struct TurnFailed {
     pub charged: BudgetAmount,
     /// Cost of the failed request as reported by the provider. `None` means that the list price was
     /// charged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
     /// Fallback model to use from now on. `None` means that the run keeps its model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback_model: Option<String>,
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value};
 
 use crate::time::Timestamp;
@@ -68,7 +70,8 @@ pub struct FormChoice {
 }
 
 /// Format of a text in a form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum TextFormat {
     /// An email address.
     Email,
@@ -88,16 +91,14 @@ impl FormField {
             return Err("a name has 1 to 64 letters, digits, `_` and `-`".to_owned());
         }
         let kind = FormFieldKind::kind_from_schema(object)?;
-        let title = optional_schema_text(object, "title")?;
-        if title.is_some_and(|title| title.trim().is_empty()) {
+        let title: Option<String> = optional(object, "title", "a text")?;
+        if title.as_ref().is_some_and(|title| title.trim().is_empty()) {
             return Err("the field's `title` must not be blank".to_owned());
         }
         let field = Self {
             name: name.to_owned(),
-            title: title.unwrap_or(name).to_owned(),
-            description: optional_schema_text(object, "description")?
-                .unwrap_or_default()
-                .to_owned(),
+            title: title.unwrap_or_else(|| name.to_owned()),
+            description: optional(object, "description", "a text")?.unwrap_or_default(),
             kind,
             default: object.get("default").cloned(),
             required,
@@ -180,7 +181,7 @@ impl FormFieldKind {
         match kind {
             Some("string") => {
                 allow(&["minLength", "maxLength", "format"])?;
-                let format = schema.get("format").map(TextFormat::parse_text_format).transpose()?;
+                let format = optional(schema, "format", "email, uri, date or date-time")?;
                 let (min_length, max_length) = parse_text_length_limits(schema)?;
                 Ok(Self::Text { min_length, max_length, format })
             }
@@ -216,18 +217,6 @@ impl FormFieldKind {
 }
 
 impl TextFormat {
-    fn parse_text_format(format: &Value) -> Result<Self, String> {
-        match format.as_str() {
-            Some("email") => Ok(Self::Email),
-            Some("uri") => Ok(Self::Uri),
-            Some("date") => Ok(Self::Date),
-            Some("date-time") => Ok(Self::DateTime),
-            Some(_) | None => {
-                Err("the field's `format` must be email, uri, date or date-time".to_owned())
-            }
-        }
-    }
-
     const fn description(self) -> &'static str {
         match self {
             Self::Email => "an email address",
@@ -274,30 +263,23 @@ pub(super) fn check_schema_keys(
     }
 }
 
-/// Returns the text under this key of a schema, or `None` if the key is missing.
-fn optional_schema_text<'a>(
-    schema: &'a Map<String, Value>,
+/// Returns the value under this key of a field's schema, or `None` if the key is missing. `expected`
+/// describes the valid values in the error.
+fn optional<T: DeserializeOwned>(
+    schema: &Map<String, Value>,
     key: &str,
-) -> Result<Option<&'a str>, String> {
-    match schema.get(key) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(format!("the field's `{key}` must be a text")),
-    }
+    expected: &str,
+) -> Result<Option<T>, String> {
+    let value = schema.get(key).map(T::deserialize).transpose();
+    value.map_err(|_| format!("the field's `{key}` must be {expected}"))
 }
 
 /// Returns the minimum and maximum text length that a schema sets. `None` means no limit.
 fn parse_text_length_limits(
     schema: &Map<String, Value>,
 ) -> Result<(Option<u64>, Option<u64>), String> {
-    let length = |key: &str| match schema.get(key) {
-        None => Ok(None),
-        Some(value) => match value.as_u64() {
-            Some(length) => Ok(Some(length)),
-            None => Err(format!("the field's `{key}` must be a whole number from 0 on")),
-        },
-    };
-    let (min, max) = (length("minLength")?, length("maxLength")?);
+    let length = |key: &str| optional(schema, key, "a whole number from 0 on");
+    let (min, max): (Option<u64>, Option<u64>) = (length("minLength")?, length("maxLength")?);
     if min.unwrap_or(0) > max.unwrap_or(TEXT_BYTES_MAX as u64).min(TEXT_BYTES_MAX as u64) {
         return Err(format!(
             "no text is long enough: its `minLength` is above its `maxLength` or {TEXT_BYTES_MAX}"
@@ -311,14 +293,8 @@ fn parse_number_limits(
     schema: &Map<String, Value>,
     integer: bool,
 ) -> Result<(Option<f64>, Option<f64>), String> {
-    let limit = |key: &str| match schema.get(key) {
-        None => Ok(None),
-        Some(value) => match value.as_f64().filter(|limit| limit.is_finite()) {
-            Some(limit) => Ok(Some(limit)),
-            None => Err(format!("the field's `{key}` must be a number")),
-        },
-    };
-    let (minimum, maximum) = (limit("minimum")?, limit("maximum")?);
+    let limit = |key: &str| optional(schema, key, "a number");
+    let (minimum, maximum): (Option<f64>, Option<f64>) = (limit("minimum")?, limit("maximum")?);
     let lowest = minimum.map(|low| if integer { low.ceil() } else { low });
     let highest = maximum.map(|high| if integer { -(-high).ceil() } else { high });
     match lowest.zip(highest) {
@@ -361,48 +337,45 @@ pub(super) fn check_choice_texts<'a>(
     Ok(())
 }
 
-/// Returns the choices of a schema, after checking their number, lengths and uniqueness.
+/// A choice in the `oneOf` of a schema.
+#[derive(Deserialize)]
+struct TitledChoice {
+    r#const: String,
+    title: Option<String>,
+}
+
+/// Returns the choices in the `enum` or `oneOf` of a schema, after checking their number, lengths
+/// and uniqueness.
 fn parse_choices(schema: &Map<String, Value>) -> Result<Vec<FormChoice>, String> {
-    let choices = parse_choice_list(schema)?;
+    let values: Option<Vec<String>> = optional(schema, "enum", "a list of texts")?;
+    let titles: Option<Vec<String>> = optional(schema, "enumNames", "a list of texts")?;
+    let titled: Option<Vec<TitledChoice>> =
+        optional(schema, "oneOf", "a list of objects with the texts `const` and `title`")?;
+    let count = values.as_ref().map(Vec::len);
+    if titles.as_ref().is_some_and(|titles| Some(titles.len()) != count) {
+        return Err("the field's `enumNames` must have one text for each text of `enum`".to_owned());
+    }
+    let choices: Vec<FormChoice> = match (values, titled) {
+        (Some(values), None) => {
+            let titles = titles.unwrap_or_else(|| values.clone());
+            let choices = values.into_iter().zip(titles);
+            choices.map(|(value, title)| FormChoice { value, title }).collect()
+        }
+        (None, Some(titled)) => titled
+            .into_iter()
+            .map(|TitledChoice { r#const: value, title }| FormChoice {
+                title: title.unwrap_or_else(|| value.clone()),
+                value,
+            })
+            .collect(),
+        (Some(_), Some(_)) | (None, None) => Vec::new(),
+    };
+    if choices.is_empty() {
+        return Err("a choice needs `enum` with a list of texts, or `oneOf`".to_owned());
+    }
     check_choice_texts(choices.iter().map(|choice| choice.value.as_str()), "option")?;
     check_choice_texts(choices.iter().map(|choice| choice.title.as_str()), "title")?;
     Ok(choices)
-}
-
-/// Returns the choices in the `enum` or `oneOf` of a schema, without checking their texts.
-fn parse_choice_list(schema: &Map<String, Value>) -> Result<Vec<FormChoice>, String> {
-    let list = |key: &str| schema.get(key).and_then(Value::as_array);
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
-    let titles = list("enumNames");
-    let has_all_titles = titles.is_some_and(|titles| {
-        Some(titles.len()) == list("enum").map(Vec::len) && titles.iter().all(Value::is_string)
-    });
-    if schema.contains_key("enumNames") && !has_all_titles {
-        return Err("the field's `enumNames` must have one text for each text of `enum`".to_owned());
-    }
-    let choices: Option<Vec<FormChoice>> = match (list("enum"), list("oneOf")) {
-        (Some(values), None) => values
-            .iter()
-            .enumerate()
-            .map(|(index, value)| {
-                let value = text(Some(value))?;
-                let title = text(titles.and_then(|titles| titles.get(index)));
-                Some(FormChoice { title: title.unwrap_or_else(|| value.clone()), value })
-            })
-            .collect(),
-        (None, Some(choices)) => choices
-            .iter()
-            .map(|choice| {
-                let value = text(choice.get("const"))?;
-                let title = text(choice.get("title")).unwrap_or_else(|| value.clone());
-                Some(FormChoice { value, title })
-            })
-            .collect(),
-        (Some(_), Some(_)) | (None, None) => None,
-    };
-    choices.filter(|choices| !choices.is_empty()).ok_or_else(|| {
-        "a choice needs `enum` with a list of texts, or `oneOf` with `const` and `title`".to_owned()
-    })
 }
 
 fn check_text_length(text: &str, min: Option<u64>, max: Option<u64>) -> Result<(), String> {

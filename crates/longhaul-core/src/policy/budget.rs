@@ -9,21 +9,18 @@ use crate::time::Millis;
 use crate::usage::{BudgetAmount, MicroUsd, RemainingBudget};
 
 /// Budget caps of a run. `None` means no cap.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Budget {
     /// Maximum amount of money for the whole tree of runs. `None` means no cap.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_usd: Option<MicroUsd>,
     /// Maximum number of input and output tokens for the whole tree of runs. `None` means no cap.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// Maximum number of completed turns of the run. `None` means no cap.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
     /// Maximum active time of the run, i.e. time spent in model calls, tool calls and the context
     /// provider, without waits. `None` means no cap.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<Millis>,
     /// Used percentage of a cap from which the agent is asked to finish.
     pub warn_percent: u8,
@@ -86,20 +83,17 @@ pub fn raised_cap<T: Copy + Ord>(cap: Option<T>, raise: Option<T>) -> Option<T> 
 }
 
 /// New budget caps for a run that continues. `None` leaves a cap unchanged.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BudgetRaise {
     /// New cap on the money that the whole tree of runs may spend. `None` leaves the cap unchanged.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub micro_usd: Option<MicroUsd>,
     /// New cap on the tokens that the whole tree of runs may use. `None` leaves the cap unchanged.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// New cap on the number of completed turns of the run. `None` leaves the cap unchanged.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
     /// New cap on the active time (without waits) of the run. `None` leaves the cap unchanged.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<Millis>,
 }
 

@@ -6,6 +6,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::raw::is_default;
+
 /// Maximum length of a file whose text is compared with its text after a call, in bytes.
 pub const COMPARED_BYTES_MAX: usize = 1024 * 1024;
 
@@ -61,47 +63,38 @@ pub enum FileContent {
 
 /// What a call would change, as a gate shows it to a person. The runtime computes it when the model
 /// makes the call. All texts are limited in length, and secrets in them are redacted.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EffectFacts {
     /// Files that the call would create, change or delete. `None` means not known, an empty list
     /// that there are none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Vec<FileEffect>>,
     /// Number of further files, which are not listed.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub more_files: usize,
     /// Hosts that the call would contact, such as `https://example.com`, or [`ANY_HOST`]. `None`
     /// means not known, an empty list that there are none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Vec<String>>,
     /// Protected paths that the call names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protected_paths: Vec<String>,
     /// How to undo the call, or why that is impossible. `None` means not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undo: Option<String>,
     /// Changes of the files as a unified diff. `None` if there is no diff.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub diff: Option<String>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(count: &usize) -> bool {
-    *count == 0
-}
-
 /// A file that a call would create, change or delete.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileEffect {
     pub path: String,
     /// What the call would do with the file.
     pub change: FileChangeKind,
     /// Number of lines that the call would add. `None` means not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines_added: Option<usize>,
     /// Number of lines that the call would remove. `None` means not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines_removed: Option<usize>,
 }
 

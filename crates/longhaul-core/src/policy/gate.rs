@@ -52,13 +52,14 @@ impl GateTimeout {
 }
 
 /// Approval rule: one entry of the `approve:` list in an agent file.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateRule {
     /// Glob pattern that the tool's name must match.
     pub tool: String,
     /// Glob pattern that a text of the call, such as its path or command, must match. `None`
     /// matches every call.
-    #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "match")]
     pub match_glob: Option<String>,
     /// Action for calls that match the rule.
     pub action: GateRuleAction,
@@ -67,20 +68,17 @@ pub struct GateRule {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
     /// Time within which a person must answer. `None` means the default timeout.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<GateTimeout>,
     /// Action if nobody answers within the timeout.
     #[serde(default)]
     pub on_timeout: GateTimeoutAction,
     /// What happens with matching calls in doubt, i.e. calls without a recorded outcome. `None`
     /// means the run's setting for calls that no approval rule covers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubtPolicy>,
     /// Required number of approvals, and whether the submitter may approve.
     #[serde(default)]
     pub approvers: ApprovalRequirement,
     /// Interval at which the approvers are reminded. `None` means no reminder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remind: Option<Millis>,
     /// Other people who are notified if nobody answers, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -155,12 +153,12 @@ pub enum GateTimeoutAction {
 }
 
 /// Gate where a person approves the final answer of a run.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultApprovalGate {
     /// Question that the person is asked.
     pub ask: String,
     /// Time within which a person must answer. `None` means the default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<GateTimeout>,
     /// Action if nobody answers within the timeout. With `auto_approve`, this is `approve` after
     /// three seconds.
@@ -173,7 +171,6 @@ pub struct ResultApprovalGate {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Automatic approval after a delay. `None` means that the gate waits for a person.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_approve: Option<AutoApproval>,
 }
 
@@ -187,10 +184,11 @@ pub struct AutoApproval {
 }
 
 /// Purpose of a gate, i.e. what the person or program is asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GateKind {
     /// A person approves or rejects a tool call.
+    #[default]
     Approval,
     /// A person approves or rejects the final result of the run.
     Result,
@@ -230,7 +228,8 @@ pub fn check_gate_tags(tags: &[String]) -> Result<(), String> {
 }
 
 /// A gate with everything that is needed to validate an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateSpec {
     /// Id of the gate, under which it is answered.
     pub id: GateId,
@@ -239,14 +238,11 @@ pub struct GateSpec {
     /// Question that the person is asked.
     pub ask: String,
     /// Call that waits for the answer. `None` if no call waits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
     /// Name of the tool of the waiting call. `None` if no call waits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// Input of the call, or result, that the gate shows to the person; fixed while the gate is
     /// open. `None` if it shows neither, for example if it asks a question.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<RawJson>,
     /// Texts that approval rules match and that the runtime injects into the waiting call, such as
     /// the recipient of a message. They are not part of its input. The gate's digest covers them.
@@ -258,25 +254,20 @@ pub struct GateSpec {
     pub outputs: Vec<OutputReference>,
     /// Effect key of the waiting tool call. Calls with the same key take effect at most once over
     /// all runs. `None` means no key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// What the waiting tool call would change, predicted when the model made the call. The gate's
     /// digest covers it. `None` means not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Box<EffectFacts>>,
     /// Answers that the person can choose from. Empty means that any answer is valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
     /// Schema of the form that the person fills in. `None` means that the answer is a text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<RawJson>,
     /// Digest (hash) of the content to approve. An approval contains the same digest, to prove
     /// which content was shown. `None` if the gate has no digest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hash>,
     /// Pattern of the similar calls that are approved too if the approval holds for the run, the
     /// agent or the project. `None` means that only this call can be approved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<RulePattern>,
     /// Approvals that the gate requires.
     #[serde(default)]
@@ -287,23 +278,19 @@ pub struct GateSpec {
     pub earlier_submitters: Vec<String>,
     /// Time within which the gate must be answered, from when it is raised. `None` means no
     /// timeout.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Millis>,
     /// Action if nobody answers within the timeout.
     #[serde(default)]
     pub on_timeout: GateTimeoutAction,
     /// Automatic approval after a delay. `None` means that the gate waits for a person.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_approve: Option<AutoApproval>,
     /// Interval at which the approvers are reminded. `None` means no reminder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remind: Option<Millis>,
     /// Other people who are notified if nobody answers, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub escalation: Vec<EscalationStep>,
     /// Idempotency key of the program's request that raised the gate. A second request with the
     /// same key raises no second gate in this run. `None` if there was no key or no request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// Tags of the gate, for searching.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -313,31 +300,7 @@ pub struct GateSpec {
 impl GateSpec {
     /// Creates a gate that needs one answer and has no timeout and no further details.
     pub fn new(id: GateId, kind: GateKind, question: impl Into<String>) -> Self {
-        Self {
-            id,
-            kind,
-            ask: question.into(),
-            call: None,
-            tool: None,
-            input: None,
-            injected_rule_match_texts: Vec::new(),
-            outputs: Vec::new(),
-            key: None,
-            facts: None,
-            options: Vec::new(),
-            schema: None,
-            digest: None,
-            pattern: None,
-            approvers: ApprovalRequirement::default(),
-            earlier_submitters: Vec::new(),
-            timeout: None,
-            on_timeout: GateTimeoutAction::default(),
-            auto_approve: None,
-            remind: None,
-            escalation: Vec::new(),
-            idempotency_key: None,
-            tags: Vec::new(),
-        }
+        Self { id, kind, ask: question.into(), ..Self::default() }
     }
 
     /// Returns the scopes (this call, run, agent, project) among which a person who approves the
@@ -368,6 +331,7 @@ pub struct RulePattern {
 }
 
 /// Answer of a person or program to a gate.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// Decision on the gate: `approve`, `edit`, `reject`, `answer` or `complete`.
@@ -379,14 +343,11 @@ pub struct Answer {
     #[serde(default)]
     pub scope: AnswerScope,
     /// Note from the person to the model. `None` if there is no note.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// Structured data of the answer, for the model and for templates. `None` if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<RawJson>,
     /// Digest (hash) of the content that was shown to the person. `None` if the answer has no
     /// digest.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hash>,
 }
 

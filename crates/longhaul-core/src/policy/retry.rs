@@ -25,6 +25,7 @@ const fn is_default_outage(outage: &Millis) -> bool {
 }
 
 /// Settings for retrying a run after transient failures.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RetryPolicy {
@@ -38,10 +39,8 @@ pub struct RetryPolicy {
     pub multiplier_percent: u32,
     /// Active time (without waits) after which an attempt is reported as overdue. `None` means
     /// never.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub soft_timeout: Option<Millis>,
     /// Active time (without waits) after which an attempt is aborted. `None` means never.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hard_timeout: Option<Millis>,
     /// How long a run waits for a provider that is unavailable, after the quick retries of a request.
     /// Zero means that the run does not wait.

@@ -1,4 +1,4 @@
-//! The reasons why a store refuses a row change of an append.
+//! The reasons why a store refuses to append events, because of a row that would change with them.
 
 use crate::id::LaneKey;
 use crate::policy::budget::BudgetAccount;

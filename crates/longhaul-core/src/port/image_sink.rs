@@ -77,12 +77,7 @@ pub enum ImageError {
         "the image is {width} x {height} pixels, but each side must have 1 to {} pixels",
         ImageSink::SIDE_MAX
     )]
-    InvalidDimensions {
-        /// Width of the image in pixels.
-        width: u32,
-        /// Height of the image in pixels.
-        height: u32,
-    },
+    InvalidDimensions { width: u32, height: u32 },
     /// The image has too many bytes.
     #[error("the image has {0} bytes, but at most {max} are allowed", max = ImageSink::BYTES_MAX)]
     TooLarge(usize),

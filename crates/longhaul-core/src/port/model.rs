@@ -88,6 +88,7 @@ impl CostEstimate {
 }
 
 /// A complete reply of a model.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelResponse {
     /// Content of the model's reply.
@@ -97,13 +98,11 @@ pub struct ModelResponse {
     /// Tokens used by the request.
     pub usage: Usage,
     /// Cost of the request. `None` means that the cost is unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<MicroUsd>,
     /// Model name as reported by the provider.
     pub model: String,
     /// Result of the run, if the model sets it directly, as a handler (a Rust function) does.
     /// `None` means that the result is derived from the reply.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<RunOutput>,
 }
 

@@ -55,34 +55,14 @@ pub struct OutboundResponse {
 pub enum OutboundError {
     /// The address policy forbids the request.
     #[error("`{url}` is not allowed: {reason}")]
-    Forbidden {
-        /// URL of the forbidden request.
-        url: String,
-        /// Reason why the request is forbidden.
-        reason: String,
-    },
+    Forbidden { url: String, reason: String },
     /// No response was received.
     #[error("`{url}` did not answer: {reason}")]
-    Failed {
-        /// URL of the request without a response.
-        url: String,
-        /// Reason why no response was received.
-        reason: String,
-    },
+    Failed { url: String, reason: String },
     /// The response uses a content encoding that was not requested.
     #[error("`{url}` answered with the unexpected content encoding `{encoding}`")]
-    UnexpectedEncoding {
-        /// URL of the request.
-        url: String,
-        /// Content encoding of the response.
-        encoding: String,
-    },
+    UnexpectedEncoding { url: String, encoding: String },
     /// The response body exceeds the size limit.
     #[error("the response of `{url}` is longer than {bytes_max} bytes")]
-    TooLong {
-        /// URL of the request.
-        url: String,
-        /// Maximum size of the response body in bytes.
-        bytes_max: u64,
-    },
+    TooLong { url: String, bytes_max: u64 },
 }

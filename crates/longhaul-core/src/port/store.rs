@@ -11,12 +11,11 @@ use crate::change::{JournalBatch, NewRun};
 use crate::event::codec::EventCodecError;
 use crate::event::entry::JournalEntry;
 use crate::id::{
-    AgentName, Epoch, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
+    AgentName, Epoch, GateId, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
-use crate::policy::gate::GateRow;
+use crate::policy::gate::{GateRow, GateStatus};
 use crate::policy::spend_cap::CapRefusal;
 pub use crate::port::append_refusal::AppendRefusalReason;
-pub use crate::port::gate_filter::GateFilter;
 pub use crate::port::queue::BusyLane;
 use crate::port::queue::{PeekRequest, QueuePosition, RunsToClaim};
 use crate::raw::Hash;
@@ -330,6 +329,31 @@ pub struct RunFilter {
     pub limit: usize,
 }
 
+/// Filter for listing gates.
+#[derive(Debug, Clone, Default)]
+pub struct GateFilter {
+    /// Restricts the list to this gate. `None` means no restriction.
+    pub gate: Option<GateId>,
+    /// Restricts the list to gates of this run. `None` means no restriction.
+    pub run: Option<RunId>,
+    /// Restricts the list to gates with this status. `None` means no restriction.
+    pub status: Option<GateStatus>,
+    /// Restricts the list to gates with this tag. `None` means no restriction.
+    pub tag: Option<String>,
+    /// Continues after this gate in the newest-first order: only older gates are listed. `None`
+    /// means from the newest gate.
+    pub after: Option<GateId>,
+    /// Maximum number of gates to list.
+    pub limit: usize,
+}
+
+impl GateFilter {
+    /// Returns a filter for at most `limit` open gates of this run, or of all runs.
+    pub fn open(run: Option<RunId>, limit: usize) -> Self {
+        Self { run, status: Some(GateStatus::Open), limit, ..Self::default() }
+    }
+}
+
 /// Time after its last heartbeat for which a dead worker is remembered, so that a worker that was
 /// suspended learns that it is dead.
 pub const DEAD_WORKER_TTL: Millis = Millis::from_secs(24 * 60 * 60);
@@ -357,77 +381,41 @@ pub struct PruneOutcome {
 }
 
 /// Failure of the store itself. Failures of runs are never reported as this error.
+///
+/// `location` is the path or URL of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The disk is full. Acknowledged data is safe, but no new work can start.
     #[error("the disk that holds the store `{location}` is full")]
-    DiskFull {
-        /// Path or URL of the store whose disk is full.
-        location: String,
-    },
+    DiskFull { location: String },
     /// The store is not writable.
     #[error("the store `{location}` can't be written: {reason}")]
-    ReadOnly {
-        /// Path or URL of the store that can't be written.
-        location: String,
-        /// Error message of the operating system.
-        reason: String,
-    },
+    ReadOnly { location: String, reason: String },
     /// The store is corrupt or not a Longhaul store.
     #[error("`{location}` is corrupt or not a Longhaul store: {reason}")]
-    Corrupt {
-        /// Path or URL of the corrupt store.
-        location: String,
-        /// Description of the corruption.
-        reason: String,
-    },
+    Corrupt { location: String, reason: String },
     /// The schema of the store is newer than this build.
     #[error(
         "`{location}` has schema version {found}, this build supports {known}: use a newer longhaul"
     )]
-    NewerSchema {
-        /// Path or URL of the store with the newer schema.
-        location: String,
-        /// Schema version of the store.
-        found: u32,
-        /// Newest schema version that this build supports.
-        known: u32,
-    },
+    NewerSchema { location: String, found: u32, known: u32 },
     /// Another process already executes the runs of this store. Only one process at a time may do
     /// so.
     #[error("the store `{location}` is driven by {holder}: only one process can execute its runs")]
-    AlreadyDriven {
-        /// Path or URL of the store whose runs another process executes.
-        location: String,
-        /// Description of the process that executes the runs, written by that process.
-        holder: String,
-    },
+    AlreadyDriven { location: String, holder: String },
     /// This process opened the store without the right to execute runs, so it may not claim runs or
-    /// repair rows.
+    /// repair rows. `verb` is what was attempted, such as `claim runs`.
     #[error("this process can't {verb}: it is not the one that executes the runs of `{location}`")]
-    NotDriver {
-        /// Path or URL of the store whose runs this process may not execute.
-        location: String,
-        /// Operation that was attempted, as a verb phrase such as `claim runs`.
-        verb: &'static str,
-    },
+    NotDriver { location: String, verb: &'static str },
     /// Another process kept the store locked for too long.
     #[error(
         "the store `{location}` was busy for too long, because another process writes to it: \
          try again"
     )]
-    Busy {
-        /// Path or URL of the locked store.
-        location: String,
-    },
+    Busy { location: String },
     /// The store URL can't be opened by this build.
     #[error("the store `{url}` can't be opened by this build: {reason}")]
-    InvalidUrl {
-        /// URL of the store that can't be opened.
-        url: String,
-        /// Reason why the URL can't be opened.
-        reason: String,
-    },
+    InvalidUrl { url: String, reason: String },
     /// A journal contains an event that this build can't decode.
     #[error("event {seq} in the journal of {run} can't be read")]
     InvalidEvent {
@@ -441,12 +429,7 @@ pub enum StoreError {
     },
     /// The store was closed, or failed in a way that leaves its state unknown.
     #[error("the store `{location}` is closed: {reason}")]
-    Closed {
-        /// Path or URL of the closed store.
-        location: String,
-        /// Reason why the store is closed.
-        reason: String,
-    },
+    Closed { location: String, reason: String },
     /// The database failed in any other way.
     #[error("the store `{location}` failed")]
     Database {

@@ -192,7 +192,7 @@ pub enum ToolQuestionAnswer {
 }
 
 /// Static description of a tool.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolSpec {
     pub name: ToolName,
     /// Description of the tool for the model.
@@ -226,9 +226,7 @@ impl ToolSpec {
                 "required": required,
                 "additionalProperties": false,
             }),
-            can_verify: false,
-            in_doubt: None,
-            timeout: None,
+            ..Self::default()
         }
     }
 }
