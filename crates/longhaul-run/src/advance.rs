@@ -5,15 +5,12 @@
 
 mod attempt_end;
 pub(crate) mod call_events;
-mod call_order;
 pub(crate) mod children;
 pub(crate) mod conclude;
 mod effect_keys;
 mod finish;
 pub(crate) mod gates;
 mod model_call;
-mod outage;
-pub(crate) mod outcome;
 mod park;
 pub(crate) mod runtime_message;
 mod spend_caps;
@@ -22,11 +19,13 @@ pub(crate) mod suspension;
 mod tool_calls;
 mod turn_start;
 
-pub(crate) use attempt_end::{park_until_retry, retry_or_fail_run};
+pub(crate) use attempt_end::{
+    block_on_refused_access, outage_retry_hint, park_until_retry, retry_or_fail_run,
+    wait_for_provider,
+};
 pub use effect_keys::original_result;
 pub(crate) use finish::{fail_run, record_dead_drivers_work};
-pub(crate) use outage::{block_on_refused_access, outage_retry_hint, wait_for_provider};
-pub(crate) use park::{release_run, wait_reason_before_start};
+pub(crate) use park::{release_run, start_wait};
 
 use std::ops::ControlFlow;
 
@@ -69,7 +68,7 @@ fn advance_run_one_step(decision: &mut Decision<'_>) -> AdvanceResult {
     if control.stop.blocked.is_some() {
         return park::keep_run_blocked(decision);
     }
-    if control.is_timed_out()
+    if control.attempt.timed_out
         && !is_busy
         && let Some(flow) = attempt_end::end_timed_out_attempt(decision)?
     {

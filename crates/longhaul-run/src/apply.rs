@@ -9,8 +9,6 @@ mod fork;
 mod gate;
 mod outcome;
 mod run;
-mod steer;
-mod suspension;
 mod tool;
 mod turn;
 
@@ -19,7 +17,7 @@ use longhaul_core::failure::FailureClass;
 use longhaul_core::message::Message;
 use longhaul_core::wait::WaitReason;
 
-use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::state::call::{ToolCallState, TrackedCall};
 use crate::state::control::ControlState;
 use crate::state::driver::Activity;
 use crate::state::stage::{ConcludingRunState, PendingModelCall, RunStage};
@@ -110,8 +108,9 @@ impl ControlState {
             Event::TurnInterrupted(data) => self.apply_turn_interrupted(data),
             Event::ToolStarted(data) => self.apply_tool_started(data),
             Event::ToolKeyTaken(data) => self.apply_tool_key_taken(data),
-            Event::ToolCompleted(data) => self.apply_tool_ended(data, false),
-            Event::ToolFailed(data) | Event::ToolInterrupted(data) => self.apply_tool_failed(data),
+            Event::ToolCompleted(data) | Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
+                self.apply_tool_ended(data, !matches!(event, Event::ToolCompleted(_)))
+            }
             Event::ToolInputRequired(data) => self.apply_tool_input_required(data),
             Event::ToolPending(data) => self.apply_tool_pending(data),
             Event::ToolResumed(data) => self.apply_tool_resumed(data),
@@ -160,19 +159,22 @@ impl ControlState {
     /// result.
     fn take_finished_tool_results(&mut self) -> Option<Message> {
         let RunStage::ToolsRunning(tools) = &self.stage else { return None };
-        if !tools.calls.iter().all(TrackedToolCall::is_done) {
+        if !tools.calls.iter().all(TrackedCall::is_done) {
             return None;
         }
-        let results = tools.calls.iter().filter_map(TrackedToolCall::recorded_result).collect();
+        let results = tools.calls.iter().filter_map(TrackedCall::recorded_result).collect();
         self.guards.record_calls(&tools.calls);
         // If another call failed or was denied, the agent should see that before the run ends.
-        let is_failed = |call: &TrackedToolCall| {
-            matches!(call.state, ToolCallState::Done { is_error: true, .. })
-        };
+        let is_failed =
+            |call: &TrackedCall| matches!(call.state, ToolCallState::Done { is_error: true, .. });
         let all_succeeded = !tools.calls.iter().any(is_failed);
         self.stage = match tools.finish_output.as_ref().filter(|_| all_succeeded) {
             None => RunStage::ModelPending(PendingModelCall::default()),
-            Some(output) => RunStage::Concluding(ConcludingRunState::new(output.clone(), true)),
+            Some(output) => RunStage::Concluding(ConcludingRunState {
+                output: output.clone(),
+                by_finish_tool: true,
+                ..ConcludingRunState::default()
+            }),
         };
         Some(Message::Results(results))
     }

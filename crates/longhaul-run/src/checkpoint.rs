@@ -38,10 +38,8 @@ struct StateWithoutMessages {
 struct CheckpointContent {
     latest: StateWithoutMessages,
     conversation_start: Option<StateWithoutMessages>,
-    /// Distinct names of the tools that the run has called.
-    tool_names: Vec<String>,
-    /// Calls in order: an index in `tool_names`, and how often the tool was called in a row.
-    tool_calls: Vec<(usize, usize)>,
+    /// Names of the called tools in the order of the calls, each with the number of calls in a row.
+    called_tools: Vec<(String, usize)>,
 }
 
 /// Collects states of a run while its events are applied, and writes checkpoints of them.
@@ -87,7 +85,7 @@ impl CheckpointWriter {
         {
             return;
         }
-        let dropped = run.transcript.dropped_messages();
+        let dropped = run.transcript.dropped;
         let is_start = |state: &&StateWithoutMessages| state.were_all_messages_compacted(dropped);
         if let Some(start) = self.recent.iter().rev().find(is_start) {
             self.conversation_start = Some(Box::new(start.clone()));
@@ -106,13 +104,14 @@ impl CheckpointWriter {
         if seq <= self.saved_seq {
             return None;
         }
-        let mut content = CheckpointContent {
+        let names = run.tools_called.get(..latest.tools_called)?;
+        let runs = names.chunk_by(|one, next| one == next);
+        let runs = runs.filter_map(|names| Some((names.first()?.clone(), names.len())));
+        let content = CheckpointContent {
             latest: latest.clone(),
             conversation_start: self.conversation_start.as_deref().cloned(),
-            tool_names: Vec::new(),
-            tool_calls: Vec::new(),
+            called_tools: runs.collect(),
         };
-        content.add_called_tool_names(run.tools_called.get(..latest.tools_called)?);
         let state = serde_json::to_vec(&content).ok()?;
         Some(RunCheckpoint { seq, fold_hash: FOLD_HASH.to_owned(), state })
     }
@@ -139,8 +138,8 @@ impl StateWithoutMessages {
     /// of messages of the whole run that compactions have replaced up to now.
     fn were_all_messages_compacted(&self, dropped_message_count: usize) -> bool {
         let transcript = &self.run.transcript;
-        let own_messages = self.messages.saturating_sub(transcript.summary_messages());
-        let earlier = transcript.dropped_messages();
+        let own_messages = self.messages.saturating_sub(transcript.summaries);
+        let earlier = transcript.dropped;
         earlier < dropped_message_count && own_messages <= dropped_message_count - earlier
     }
 
@@ -154,26 +153,11 @@ impl StateWithoutMessages {
 }
 
 impl CheckpointContent {
-    fn add_called_tool_names(&mut self, tools_called: &[String]) {
-        for repeated_names in tools_called.chunk_by(|one, next| one == next) {
-            let Some(name) = repeated_names.first() else { continue };
-            let known_index = self.tool_names.iter().position(|known| known == name);
-            let index = known_index.unwrap_or(self.tool_names.len());
-            if known_index.is_none() {
-                self.tool_names.push(name.clone());
-            }
-            self.tool_calls.push((index, repeated_names.len()));
-        }
-    }
-
-    fn called_tool_names(&self) -> Option<Vec<String>> {
-        let mut tools_called = Vec::new();
-        for (index, count) in &self.tool_calls {
-            let name = self.tool_names.get(*index)?;
-            let missing_count = self.latest.tools_called.checked_sub(tools_called.len())?;
-            tools_called.extend(std::iter::repeat_n(name.clone(), *(count.min(&missing_count))));
-        }
-        Some(tools_called)
+    /// Returns the names of all called tools, in the order of the calls.
+    fn called_tool_names(&self) -> Vec<String> {
+        let names = self.called_tools.iter();
+        let names = names.flat_map(|(name, count)| std::iter::repeat_n(name, *count));
+        names.take(self.latest.tools_called).cloned().collect()
     }
 }
 
@@ -181,7 +165,7 @@ impl CheckpointContent {
 /// checkpoint is not usable.
 pub fn restore_latest_state(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
     let content: CheckpointContent = serde_json::from_slice(&checkpoint.state).ok()?;
-    let tools_called = content.called_tool_names()?;
+    let tools_called = content.called_tool_names();
     let run = content.latest.into_run(id, &tools_called)?;
     (run.seq == checkpoint.seq).then_some(run)
 }
@@ -191,11 +175,11 @@ pub fn restore_latest_state(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run
 /// anyway. `None` means that the whole journal must be replayed.
 pub fn restore_conversation_start(id: RunId, checkpoint: &RunCheckpoint) -> Option<Run> {
     let content: CheckpointContent = serde_json::from_slice(&checkpoint.state).ok()?;
-    let tools_called = content.called_tool_names()?;
+    let tools_called = content.called_tool_names();
     let start = content.conversation_start?;
     let placeholder = Arc::new(Message::user(""));
     let placeholders = vec![placeholder; start.messages];
     let mut run = start.into_run(id, &tools_called)?;
-    run.transcript.set_messages(placeholders);
+    run.transcript.messages = Arc::new(placeholders);
     Some(run)
 }

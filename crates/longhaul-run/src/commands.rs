@@ -3,33 +3,38 @@
 //! Commands are decided from rows of the store alone, without replaying the journal: a gate's row
 //! has everything that is needed to check an answer. So a command costs the same at turn 1 and at
 //! turn 10,000.
+//!
+//! A timer that is due is a command, too. Invariant: a timer fires once, because its row is consumed in the same transaction. A timer of a
+//! closed gate or of an ended run is consumed without further effect.
 
 mod answer;
-mod steer;
-mod timer;
 
-use longhaul_core::change::{Blob, JournalBatch, RowChange, TimerUpdate};
+use longhaul_core::access::SYSTEM_PRINCIPAL;
+use longhaul_core::change::{
+    Blob, GateTransition, GateUpdate, JournalBatch, RowChange, RunSchedulingUpdate, SteerRow,
+    SteerStatus, SteerUpdate, TimerKind, TimerUpdate,
+};
 use longhaul_core::event::Event;
-use longhaul_core::event::environment::{BudgetRaised, ChildEnded, RuleRevoked};
-use longhaul_core::event::gate::GateRaised;
-use longhaul_core::event::run::RunControlRequest;
-use longhaul_core::event::steer::SteerMessage;
+use longhaul_core::event::environment::{BudgetRaised, ChildEnded, RuleRevoked, TimerFired};
+use longhaul_core::event::gate::{GateExpired, GateNotice, GateRaised};
+use longhaul_core::event::run::{CancelCause, RunControlRequest};
+use longhaul_core::event::steer::{SteerMessage, SteerWithdrawn};
 use longhaul_core::event::tool::LateToolResultEvent;
-use longhaul_core::id::{AgentName, RuleId, RunId, SteerId, TimerId};
+use longhaul_core::id::{AgentName, GateId, RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::budget::BudgetRaise;
-use longhaul_core::policy::gate::{Answer, GateRow, GateSpec, GateStatus};
+use longhaul_core::policy::gate::{
+    Answer, GateDecision, GateRow, GateSpec, GateStatus, GateTimeoutAction,
+};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::status::Status;
 
-pub use crate::commands::answer::{
-    allowed_decisions, check_gate_open, current_gate_digest, current_gate_input,
-    scope_of_remembered_approval,
-};
-pub use crate::commands::timer::cancel_request_of_timer;
-
-use crate::context::DecisionContext;
-use crate::policy::gate_timers::new_gate_timer_rows;
+use crate::commands::answer::{decide_gate_answer, newest_edited_input};
+use crate::decision::{DecisionContext, new_gate_timer_rows, next_gate_reminder};
 use crate::rejection::Rejection;
+
+pub use crate::commands::answer::{
+    allowed_decisions, check_gate_open, current_gate_digest, current_gate_input, remembered_scope,
+};
 
 /// A command to a run from outside, such as an answer, a message or a cancel.
 #[derive(Debug, Clone)]
@@ -109,6 +114,9 @@ pub enum RunCommand {
     SurfaceResult(LateToolResultEvent),
 }
 
+/// Maximum size of a message to a run in bytes.
+const STEER_BYTES_MAX: usize = 64 * 1024;
+
 /// Decides the effect of a command to a run with this status: the events to record and the row changes
 /// that belong to them. The events are valid in every run that has not ended.
 pub fn decide_command(
@@ -123,14 +131,13 @@ pub fn decide_command(
     }
     match command {
         RunCommand::Answer { gate, answer, agent, has_rule } => {
-            let rule =
-                answer::scope_of_remembered_approval(&gate, &answer, agent).filter(|_| !has_rule);
+            let rule = answer::remembered_scope(&gate, &answer, agent).filter(|_| !has_rule);
             answer::decide_gate_answer(&gate, answer, rule, ctx)
         }
         RunCommand::RaiseSignalGate(gate) => Ok(raise_signal_gate(run, *gate, &ctx)),
-        RunCommand::Steer(message) => steer::queue(message),
-        RunCommand::ChangeSteer(message) => steer::edit(message),
-        RunCommand::WithdrawSteer { steer, by } => Ok(steer::withdraw(steer, by)),
+        RunCommand::Steer(message) => queue_steer(message),
+        RunCommand::ChangeSteer(message) => edit_steer(message),
+        RunCommand::WithdrawSteer { steer, by } => Ok(withdraw_steer(steer, by)),
         RunCommand::Cancel { by, reason } => {
             let request = RunControlRequest::from_principal(by).with_reason(reason);
             Ok(batch(Event::RunCancelRequested(request), None))
@@ -149,11 +156,11 @@ pub fn decide_command(
             Ok(batch(event, [RowChange::RevokeRule { rule, by }]))
         }
         RunCommand::ChildEnded { ended, full, timer } => {
-            let changes = [timer::consume(timer)].into_iter().chain(full.map(RowChange::PutBlob));
+            let changes = [consume_timer(timer)].into_iter().chain(full.map(RowChange::PutBlob));
             Ok(batch(Event::ChildEnded(ended), changes))
         }
         RunCommand::SurfaceResult(surfaced) => Ok(batch(Event::ToolSurfaced(surfaced), None)),
-        RunCommand::Timer(due) => Ok(timer::decide_due_timer_effect(&due, ctx)),
+        RunCommand::Timer(due) => Ok(decide_due_timer(&due, ctx)),
     }
 }
 
@@ -195,4 +202,130 @@ fn raise_signal_gate(run: RunId, gate: GateSpec, ctx: &DecisionContext) -> Journ
     let timers = new_gate_timer_rows(run, &gate, ctx.now);
     let raised = Event::GateRaised(Box::new(GateRaised { gate: gate.clone() }));
     batch(raised, timers.into_iter().chain([RowChange::RaiseGate(Box::new(gate))]))
+}
+
+fn queue_steer(message: SteerMessage) -> Result<JournalBatch, Rejection> {
+    check_steer_text(&message.text)?;
+    let row = RowChange::QueueSteer(SteerRow::queued(&message));
+    Ok(batch(Event::SteerQueued(message), [row]))
+}
+
+fn edit_steer(message: SteerMessage) -> Result<JournalBatch, Rejection> {
+    check_steer_text(&message.text)?;
+    let (steer, edit) = (message.steer, Some((message.text.clone(), message.delivery)));
+    let change = SteerUpdate { steer, edit, status: SteerStatus::Queued };
+    Ok(batch(Event::SteerChanged(message), [RowChange::UpdateSteer(change)]))
+}
+
+fn withdraw_steer(steer: SteerId, by: String) -> JournalBatch {
+    let change = SteerUpdate { steer, edit: None, status: SteerStatus::Withdrawn };
+    let event = Event::SteerWithdrawn(SteerWithdrawn { steer, by });
+    batch(event, [RowChange::UpdateSteer(change)])
+}
+
+fn check_steer_text(text: &str) -> Result<(), Rejection> {
+    if text.trim().is_empty() {
+        return Err(Rejection::Empty("a message"));
+    }
+    if text.len() > STEER_BYTES_MAX {
+        return Err(Rejection::TooLong { text_name: "a message", max: STEER_BYTES_MAX });
+    }
+    Ok(())
+}
+
+/// Returns the events and row changes for a timer that is due.
+fn decide_due_timer(due_timer: &DueTimer, ctx: DecisionContext) -> JournalBatch {
+    let spent = consume_timer(due_timer.timer);
+    let mut batch = JournalBatch { events: Vec::new(), changes: vec![spent] };
+    if due_timer.run_ended {
+        return batch;
+    }
+    batch.events.extend(cancel_request_of_timer(due_timer).map(Event::RunCancelRequested));
+    match &due_timer.kind {
+        TimerKind::Wake | TimerKind::Delay(_) | TimerKind::Start | TimerKind::BatchNext(_) => {
+            batch.events.push(Event::TimerFired(TimerFired { timer: due_timer.timer }));
+        }
+        TimerKind::GateDeadline(gate) => {
+            if let Some(row) = &due_timer.open_gate {
+                let on_timeout = row.spec.on_timeout;
+                let edited = newest_edited_input(row).cloned();
+                let edited = edited.filter(|_| on_timeout == GateTimeoutAction::Approve);
+                let expired = GateExpired { gate: *gate, on_timeout, edited };
+                batch.events.push(Event::GateExpired(expired));
+                let (seen_answers, transition) = (None, GateTransition::Expired);
+                let update = GateUpdate { gate: *gate, seen_answers, transition };
+                batch.changes.push(RowChange::UpdateGate(update));
+            }
+        }
+        TimerKind::GateRemind(gate) => {
+            if let Some(row) = &due_timer.open_gate {
+                batch.events.push(gate_reminded_event(*gate, None));
+                let times = (row.deadline, ctx.now);
+                batch.changes.extend(next_gate_reminder(due_timer.run, &row.spec, times));
+            }
+        }
+        TimerKind::GateAutoApprove(_) => {
+            let approved = due_timer.open_gate.as_ref().and_then(|row| auto_approve_gate(row, ctx));
+            let JournalBatch { events, changes } = approved.unwrap_or_default();
+            batch.events.extend(events);
+            batch.changes.extend(changes);
+        }
+        TimerKind::GateEscalate { gate, step } => {
+            let step = due_timer.open_gate.as_ref().and_then(|row| row.spec.escalation.get(*step));
+            batch.events.extend(step.map(|step| gate_reminded_event(*gate, Some(step.to.clone()))));
+        }
+        // The first four cancel the run. The report of a child's end needs its outcome; the sweeper
+        // sends it as a command of its own.
+        TimerKind::BatchStopped(_)
+        | TimerKind::ParentEnded(_)
+        | TimerKind::VerdictUnneeded(_)
+        | TimerKind::LaneInterrupted(_)
+        | TimerKind::ChildEnded(_) => {}
+    }
+    batch
+}
+
+/// Approves a gate without a person, and makes its parked run ready. `None` means that a person has
+/// voted.
+fn auto_approve_gate(row: &GateRow, ctx: DecisionContext) -> Option<JournalBatch> {
+    let auto = row.spec.auto_approve.as_ref().filter(|_| row.answers.is_empty())?;
+    let approval = Answer::new(GateDecision::Approve, auto.by.clone());
+    let answer = Answer { digest: current_gate_digest(row), ..approval };
+    let mut batch = decide_gate_answer(row, answer, None, ctx).ok()?;
+    batch.changes.push(RowChange::UpdateScheduling(RunSchedulingUpdate::Release));
+    Some(batch)
+}
+
+fn gate_reminded_event(gate: GateId, to: Option<String>) -> Event {
+    Event::GateReminded(GateNotice { gate, reason: "no answer yet".to_owned(), to })
+}
+
+const fn consume_timer(timer: TimerId) -> RowChange {
+    RowChange::SetTimer(TimerUpdate::Consume(timer))
+}
+
+/// Returns the request with which this due timer cancels its run. `None` means that the timer does
+/// not cancel the run.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other timer cancels a run")]
+pub fn cancel_request_of_timer(due_timer: &DueTimer) -> Option<RunControlRequest> {
+    let (cause, reason) = match &due_timer.kind {
+        _ if due_timer.run_ended => return None,
+        TimerKind::BatchStopped(batch) => {
+            (CancelCause::BatchStopped, format!("the run before it in {batch} did not complete"))
+        }
+        TimerKind::ParentEnded(parent) => {
+            (CancelCause::ParentEnded, format!("its parent run {parent} has ended"))
+        }
+        TimerKind::VerdictUnneeded(parent) => {
+            (CancelCause::ParentEnded, format!("its parent run {parent} does not need its verdict"))
+        }
+        TimerKind::LaneInterrupted(newer_run) => {
+            (CancelCause::LaneInterrupted, format!("the newer run {newer_run} interrupted it"))
+        }
+        _ => return None,
+    };
+    Some(
+        RunControlRequest { cause, ..RunControlRequest::from_principal(SYSTEM_PRINCIPAL) }
+            .with_reason(reason),
+    )
 }

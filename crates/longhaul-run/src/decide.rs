@@ -23,12 +23,10 @@ use longhaul_core::time::Millis;
 
 use crate::advance::call_events::add_active_time;
 use crate::advance::{
-    advance_run, children, conclude, gates, outcome, record_dead_drivers_work, release_run,
-    suspension,
+    advance_run, children, conclude, gates, record_dead_drivers_work, release_run, suspension,
 };
 use crate::commands;
-use crate::context::DecisionContext;
-use crate::decision::{Decision, RecordResult};
+use crate::decision::{Decision, DecisionContext, RecordResult};
 use crate::input::{ModelReply, RunInput};
 use crate::rejection::Rejection;
 use crate::state::Run;
@@ -60,7 +58,7 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<Journa
             advance_run(d)?;
         }
         RunInput::TimeoutPassed { elapsed } => record_passed_timeout(d, elapsed)?,
-        RunInput::Progress(progress) => tool_results::record_tool_progress(d, progress)?,
+        RunInput::Progress(progress) => tool_results::record_progress(d, progress)?,
         RunInput::ModelReplied(model_reply) => record_model_reply(d, *model_reply)?,
         RunInput::ModelFailed { failure, cost, active } => {
             model_failed::handle_model_failure(d, failure, cost, active)?
@@ -78,7 +76,7 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<Journa
             advance_run(d)?;
         }
         RunInput::GradingPrepared(prepared) => {
-            outcome::record_prepared_grading(d, prepared)?;
+            conclude::record_prepared_grading(d, prepared)?;
             advance_run(d)?;
         }
         RunInput::Recover => record_recovery(d)?,
@@ -120,12 +118,8 @@ fn recover_and_advance(decision: &mut Decision<'_>) -> RecordResult {
 }
 
 fn record_recovery(decision: &mut Decision<'_>) -> RecordResult {
-    match decision.control.driver.crashed_epoch {
-        Some(from) => {
-            decision.record_event(Event::RunRecovered(RunRecovered { crashed_epoch: from }))
-        }
-        None => Ok(()),
-    }
+    let Some(crashed_epoch) = decision.control.driver.crashed_epoch else { return Ok(()) };
+    decision.record_event(Event::RunRecovered(RunRecovered { crashed_epoch }))
 }
 
 fn record_preparation(
@@ -182,7 +176,7 @@ fn round_down_to_turn_start(run: &Run, replaced_messages: usize) -> usize {
 /// are postponed instead, because a server may be down for a while.
 fn postpone_or_block(decision: &mut Decision<'_>, message: &str) -> RecordResult {
     let control = &decision.control;
-    if !control.stop.stops_run() && suspension::postpone_tool_polls(decision, message)? {
+    if !control.stop.stops_run() && suspension::postpone_polls(decision, message)? {
         return Ok(());
     }
     block_stuck_run(decision, message, &[])

@@ -2,8 +2,12 @@
 //!
 //! Invariant: the run itself is not modified. The builder copies the control state and only borrows
 //! the conversation.
+//!
+//! A decision depends only on the run, the input and a context: the time, the budget, the spend caps,
+//! whether the provider accepts requests, the effect keys, revoked votes and a random number.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use longhaul_core::change::{
     Blob, BudgetHoldSettlement, GateTransition, GateUpdate, JournalBatch, RowChange,
@@ -11,15 +15,16 @@ use longhaul_core::change::{
 };
 use longhaul_core::event::Event;
 use longhaul_core::event::gate::{GateNotice, GateRaised};
-use longhaul_core::id::{GateId, TimerId};
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::event::turn::PerceptionUpdate;
+use longhaul_core::id::{GateId, RunId, TimerId};
+use longhaul_core::policy::budget::BudgetAccount;
+use longhaul_core::policy::effect_key::ClaimedEffectKey;
 use longhaul_core::policy::gate::GateSpec;
-use longhaul_core::policy::spend_cap::CapHold;
+use longhaul_core::policy::spend_cap::{CapHold, CapRefusal, CapWithWindow};
 use longhaul_core::time::{Millis, Timestamp};
 
-use crate::context::DecisionContext;
-use crate::input::PerceptionRefresh;
 use crate::policy::effect_keys::settled_keys_after;
-use crate::policy::gate_timers::new_gate_timer_rows;
 use crate::rejection::Rejection;
 use crate::state::Run;
 use crate::state::control::ControlState;
@@ -31,11 +36,28 @@ pub(crate) type RecordResult = Result<(), Rejection>;
 /// Result of a step that records due events: whether more events may be due, or the run must wait.
 pub(crate) type AdvanceResult = Result<ControlFlow<()>, Rejection>;
 
+/// Like `AdvanceResult`. `None` means that the step had nothing to do.
+pub(crate) type StepResult = Result<Option<ControlFlow<()>>, Rejection>;
+
 /// More events may be due.
 pub(crate) const CONTINUE: AdvanceResult = Ok(ControlFlow::Continue(()));
 
 /// The run must wait for an external result, or has ended.
 pub(crate) const BREAK: AdvanceResult = Ok(ControlFlow::Break(()));
+
+/// Result of fetching the perception (the context provider's report on the outside world) again.
+/// The message and the update are `None` if nothing has changed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PerceptionRefresh {
+    /// Message that tells the model the new state of the outside world. `None` means that this
+    /// state has not changed; the context values for tools may have changed.
+    pub message: Option<Arc<str>>,
+    /// New hash of the state of the outside world, and new context values for tools. `None` means
+    /// that nothing has changed.
+    pub update: Option<PerceptionUpdate>,
+    /// Time that the context provider needed.
+    pub active: Millis,
+}
 
 /// A decision under construction: its events and row changes so far, and the state after them.
 #[derive(Debug)]
@@ -47,6 +69,49 @@ pub(crate) struct Decision<'a> {
     /// Result of fetching the perception (the context provider's report on the outside world) again
     /// for the next turn. `None` means that it was not fetched again.
     pub(crate) perception_refresh: Option<PerceptionRefresh>,
+}
+
+/// Context of a decision: the store's time, what is known about the budget, the spend caps, whether
+/// the provider accepts requests, the effect keys and revoked votes, and a random number.
+#[derive(Debug, Clone, Default)]
+pub struct DecisionContext {
+    /// Current time according to the store.
+    pub now: Timestamp,
+    /// Budget account of the run's tree (root run and descendants), known only after the store has
+    /// refused a reservation. `None` means that the budget is not known to be short.
+    pub budget_account: Option<BudgetAccount>,
+    /// Number of further child runs that the run's tree (root run and descendants) may start, known
+    /// only after the store has refused a start. `None` means that the limit of open runs is not
+    /// known to be reached.
+    pub free_children: Option<usize>,
+    /// Time until which the provider of the run's model accepts no requests, as learned by any run.
+    /// `None` means that no limit is known.
+    pub provider_blocked_until: Option<Timestamp>,
+    /// Spend caps from the configuration, each with its current time window.
+    pub caps: Vec<CapWithWindow>,
+    /// Spend caps because of which the store refused earlier decisions about the same input.
+    pub cap_refusals: Vec<CapRefusal>,
+    /// Effect keys (names of effects that must happen at most once) that other tool calls have
+    /// claimed, as found in the store.
+    pub keys_claimed_by_other_calls: Vec<EffectKeyOfOtherCall>,
+    /// Whether the store refused an earlier decision about the same input: a tool call was to wait
+    /// for another call with the same effect key, but that call no longer holds the key.
+    pub keys_changed: bool,
+    /// Indices of the recorded answers of the gate being answered that no longer count, because
+    /// the keys of their authors were revoked.
+    pub revoked_votes: Vec<usize>,
+    /// Random number for the jitter of a retry delay. 0 means no jitter.
+    pub random: u64,
+}
+
+/// An effect key (name of an effect that must happen at most once) that another call has claimed.
+#[derive(Debug, Clone)]
+pub struct EffectKeyOfOtherCall {
+    /// The key, the call that has claimed it, and its state.
+    pub key: ClaimedEffectKey,
+    /// Output of the first call, if it has completed, and the blob that the output refers to.
+    /// `None` if the first call has no stored result.
+    pub result: Option<(ToolOutput, Option<Blob>)>,
 }
 
 impl<'a> Decision<'a> {
@@ -80,7 +145,7 @@ impl<'a> Decision<'a> {
             let kept_bytes: u64 = kept_bytes.map(|message| message.estimated_bytes()).sum();
             let summary = compacted.summary.iter();
             let summary: u64 = summary.map(longhaul_core::message::Message::estimated_bytes).sum();
-            let loaded_bytes = self.run.transcript.loaded_bytes();
+            let loaded_bytes = self.run.transcript.loaded_bytes;
             self.control.set_compacted_size(kept_bytes + summary + loaded_bytes);
         }
         self.batch.events.push(event);
@@ -180,4 +245,67 @@ impl<'a> Decision<'a> {
         let run = self.run.id;
         self.add_row_change(RowChange::SetTimer(TimerUpdate::Arm { timer, run, due, kind }));
     }
+}
+
+impl DecisionContext {
+    /// Adds what is left of a spend cap because of which the store has refused a decision.
+    pub fn add_cap_refusal(&mut self, refusal: CapRefusal) {
+        self.cap_refusals.retain(|earlier| earlier.key != refusal.key);
+        self.cap_refusals.push(refusal);
+    }
+
+    /// Adds an effect key that another call has claimed, because of which the store has refused a
+    /// decision.
+    pub fn add_taken_key(&mut self, taken: EffectKeyOfOtherCall) {
+        self.keys_claimed_by_other_calls.retain(|earlier| earlier.key.key != taken.key.key);
+        self.keys_claimed_by_other_calls.push(taken);
+    }
+
+    /// Forgets the claims of other calls, which are outdated: the store has refused a decision to
+    /// wait for one of these calls.
+    pub fn forget_taken_keys(&mut self) {
+        self.keys_claimed_by_other_calls.clear();
+        self.keys_changed = true;
+    }
+
+    /// Creates a context with this time, an unknown budget, no spend caps and no jitter.
+    pub fn new(now: Timestamp) -> Self {
+        Self { now, ..Self::default() }
+    }
+}
+
+/// Returns the row changes that set the timers of a new gate.
+pub(crate) fn new_gate_timer_rows(run: RunId, gate: &GateSpec, now: Timestamp) -> Vec<RowChange> {
+    let deadline = gate.timeout.map(|after| (after, TimerKind::GateDeadline(gate.id), "deadline"));
+    let remind = gate.remind.map(|after| (after, TimerKind::GateRemind(gate.id), "remind"));
+    let auto = gate.auto_approve.as_ref();
+    let auto = auto.map(|auto| (auto.after, TimerKind::GateAutoApprove(gate.id), "auto_approve"));
+    let new_timer = |(after, kind, name): (Millis, TimerKind, &str)| {
+        gate_timer(run, TimerId::derive(gate.id.bits(), name, now), (after, kind))
+    };
+    let steps = gate.escalation.iter().enumerate().map(|(step, escalation)| {
+        let timer = TimerId::derive(gate.id.bits(), &format!("escalation:{step}"), now);
+        gate_timer(run, timer, (escalation.after, TimerKind::GateEscalate { gate: gate.id, step }))
+    });
+    [deadline, remind, auto].into_iter().flatten().map(new_timer).chain(steps).collect()
+}
+
+/// Returns the row change that sets the next reminder of a gate. `None` means that the gate has no
+/// reminders or expires before the next one.
+pub(crate) fn next_gate_reminder(
+    run: RunId,
+    gate: &GateSpec,
+    (deadline, now): (Option<Timestamp>, Timestamp),
+) -> Option<RowChange> {
+    let after = gate.remind?;
+    if deadline.is_some_and(|deadline| now.plus(after) >= deadline) {
+        return None;
+    }
+    let timer = TimerId::derive(gate.id.bits(), "remind", now);
+    Some(gate_timer(run, timer, (after, TimerKind::GateRemind(gate.id))))
+}
+
+const fn gate_timer(run: RunId, timer: TimerId, (after, kind): (Millis, TimerKind)) -> RowChange {
+    let due = TimerDueTime::After(after);
+    RowChange::SetTimer(TimerUpdate::Arm { timer, run, due, kind })
 }

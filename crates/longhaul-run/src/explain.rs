@@ -68,7 +68,7 @@ fn explain_state(run: &Run) -> StateExplanation {
         }
         (_, Activity::Parked { wait, .. }) => explain_wait(run, wait),
         (_, Activity::Ready | Activity::Driven) => {
-            let overdue = match run.control.is_overdue() {
+            let overdue = match run.control.attempt.overdue {
                 true => " It takes longer than its soft timeout.",
                 false => "",
             };
@@ -104,7 +104,7 @@ fn wait_fact(run: &Run, wait: &WaitReason, fact: &str) -> Option<String> {
         ("unblock", WaitReason::Blocked(gate)) => unblock_command(run, *gate),
         ("children", WaitReason::Child(child)) => child_wait_suffix(run, *child),
         ("tool", WaitReason::Tool(_)) => pending_tool_text(run),
-        ("cause", WaitReason::Retry(_)) => match control.is_timed_out() {
+        ("cause", WaitReason::Retry(_)) => match control.attempt.timed_out {
             true => "attempt reached its hard timeout".to_owned(),
             false => "last call failed with a transient error".to_owned(),
         },

@@ -9,7 +9,7 @@ use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::{RunControlRequest, RunPrepared};
 use longhaul_core::event::tool::{ToolOutput, ToolProgress, ToolVerified};
-use longhaul_core::event::turn::{OutputCheckResult, PerceptionUpdate, ToolCallClassification};
+use longhaul_core::event::turn::{OutputCheckResult, ToolCallClassification};
 use longhaul_core::failure::Failure;
 use longhaul_core::id::CallId;
 use longhaul_core::port::model::ModelResponse;
@@ -18,6 +18,8 @@ use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, Usage};
 
 use crate::commands::RunCommand;
+
+pub use crate::decision::PerceptionRefresh;
 
 /// An input of a run: something that happened and that the run must react to.
 #[derive(Debug, Clone)]
@@ -120,20 +122,6 @@ pub struct InterruptedReply {
     /// Cost of the interrupted model call. `None` means that the provider did not report it.
     pub cost: Option<MicroUsd>,
     /// Duration of the interrupted model call.
-    pub active: Millis,
-}
-
-/// Result of fetching the perception (the context provider's report on the outside world) again.
-/// The message and the update are `None` if nothing has changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PerceptionRefresh {
-    /// Message that tells the model the new state of the outside world. `None` means that this
-    /// state has not changed; the context values for tools may have changed.
-    pub message: Option<Arc<str>>,
-    /// New hash of the state of the outside world, and new context values for tools. `None` means
-    /// that nothing has changed.
-    pub update: Option<PerceptionUpdate>,
-    /// Time that the context provider needed.
     pub active: Millis,
 }
 

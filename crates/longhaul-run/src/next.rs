@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::id::{CallId, ToolName};
-use longhaul_core::message::Message;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::tool::ToolResumption;
@@ -13,16 +12,16 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::Timestamp;
 
 use crate::advance::children::startable_children;
-use crate::advance::outcome::has_ungraded_result;
+use crate::advance::conclude::has_ungraded_result;
 use crate::advance::runtime_message::needs_perception_refresh;
-use crate::advance::wait_reason_before_start;
-use crate::context::DecisionContext;
+use crate::advance::start_wait;
 use crate::decide::decide;
+use crate::decision::DecisionContext;
 use crate::input::RunInput;
 use crate::state::Run;
-use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::state::call::{ToolCallState, TrackedCall};
+use crate::state::control::StopReasons;
 use crate::state::stage::{RunStage, RunningModelCall};
-use crate::state::stop::StopReasons;
 
 /// The next step that the engine must carry out for a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -131,7 +130,7 @@ fn can_be_prepared(run: &Run, now: Timestamp) -> bool {
     cancel.is_none()
         && pause.is_none()
         && blocked.is_none()
-        && wait_reason_before_start(run, &run.control, now).is_none()
+        && start_wait(run, &run.control, now).is_none()
 }
 
 /// Returns whether events must be recorded before anything else happens.
@@ -142,7 +141,7 @@ fn has_due_events(run: &Run, now: Timestamp) -> bool {
 
 /// Returns the step that prepares child runs, or else the one that runs, cancels or verifies calls.
 /// A run that has to stop starts no child runs.
-fn children_or_tools_step(run: &Run, calls: &[TrackedToolCall]) -> EngineStep {
+fn children_or_tools_step(run: &Run, calls: &[TrackedCall]) -> EngineStep {
     let control = &run.control;
     let startable = startable_children(control).filter(|_| !control.must_stop());
     let requests: Vec<ChildRunRequest> = startable
@@ -160,15 +159,15 @@ fn model_request(run: &Run, running: &RunningModelCall) -> ModelRequest {
         turn: running.number,
         attempt: running.attempt,
         model: running.called_model(run.transcript.current_model()).to_owned(),
-        system: run.transcript.system().clone(),
-        tools: run.transcript.tools().clone(),
+        system: run.transcript.system.clone(),
+        tools: run.transcript.tools.clone(),
         messages: Arc::clone(run.transcript.messages()),
         max_tokens: running.max_tokens,
     }
 }
 
-fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
-    let new_task = |call: &TrackedToolCall, action| ToolCallTask {
+fn tool_call_tasks(run: &Run, calls: &[TrackedCall]) -> Vec<ToolCallTask> {
+    let new_task = |call: &TrackedCall, action| ToolCallTask {
         call: call.id,
         tool: call.classification.tool.clone(),
         input: call.arguments().clone(),
@@ -191,56 +190,4 @@ fn tool_call_tasks(run: &Run, calls: &[TrackedToolCall]) -> Vec<ToolCallTask> {
         Some(new_task(call, action))
     });
     due.collect()
-}
-
-/// Error for a conversation that a model provider would reject.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("message {index} of the conversation is invalid: {reason}")]
-pub struct ConversationError {
-    /// Index of the invalid message in the conversation, from 0.
-    pub index: usize,
-    /// Reason why the message is invalid.
-    pub reason: &'static str,
-}
-
-/// Checks the rules that every model provider has for a conversation: the first message is from the
-/// user, and each reply is followed by exactly one result for each of its calls, in the order of
-/// the calls.
-pub fn check_message_order(messages: &[Arc<Message>]) -> Result<(), ConversationError> {
-    let mut open: Vec<&str> = Vec::new();
-    let mut before: Option<&Message> = None;
-    for (index, message) in messages.iter().enumerate() {
-        let invalid = |reason| Err(ConversationError { index, reason });
-        match &**message {
-            Message::Results(results) => {
-                let ids: Vec<&str> = results.iter().map(|result| result.id.as_str()).collect();
-                let calls: Vec<u16> = results.iter().map(|result| result.call.index).collect();
-                if open.is_empty() {
-                    return invalid("results without calls");
-                }
-                if ids != open || !calls.iter().copied().eq(1..=calls.len() as u16) {
-                    return invalid("the results don't match the calls and their order");
-                }
-                open.clear();
-            }
-            Message::User(_) | Message::Assistant(_) if !open.is_empty() => {
-                return invalid("a call without a result");
-            }
-            Message::Assistant(_) if before.is_none() => {
-                return invalid("the first message is from the model");
-            }
-            Message::Assistant(reply) => {
-                open = reply.tool_calls().map(|call| call.id.as_str()).collect();
-            }
-            Message::User(parts) if parts.is_empty() => return invalid("an empty message"),
-            Message::User(_) => {}
-        }
-        before = Some(message);
-    }
-    match open.is_empty() {
-        true => Ok(()),
-        false => {
-            Err(ConversationError { index: messages.len(), reason: "a call without a result" })
-        }
-    }
 }

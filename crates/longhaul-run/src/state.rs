@@ -3,19 +3,16 @@
 //! The journal is the source of truth. The state can always be rebuilt from it, so a checkpoint of
 //! the state is only a cache that any build may discard.
 
-pub(crate) mod attempt;
 pub mod budget;
 pub mod call;
 pub mod control;
 pub mod driver;
 pub(crate) mod guards;
-mod outage;
-pub mod outcome;
-pub mod perception;
 pub mod stage;
-pub(crate) mod stop;
 pub mod submitters;
 pub mod transcript;
+
+use std::sync::Arc;
 
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
@@ -29,15 +26,13 @@ use longhaul_core::status::{RunOutcome, RunOutput, Status};
 use longhaul_core::task::TaskSpec;
 use longhaul_core::wait::WaitReason;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 use crate::state::call::CopiedToolCallOrigin;
 use crate::state::control::ControlState;
 use crate::state::driver::{Activity, DriverState};
-use crate::state::perception::PerceptionState;
 use crate::state::stage::{EndedRun, RunStage};
 use crate::state::submitters::Submitters;
-use crate::state::transcript::Transcript;
+use crate::state::transcript::{PerceptionState, Transcript};
 
 /// Hash of the source code that replays journals. A checkpoint that was written with another hash
 /// is discarded.
@@ -113,7 +108,10 @@ impl Run {
     /// same state.
     pub fn apply(&mut self, entry: &JournalEntry) -> Result<(), ReplayError> {
         let messages = self.apply_entry(entry)?;
-        messages.into_iter().for_each(|message| self.transcript.push_message(message));
+        // `make_mut` copies the list while a model request holds it.
+        if !messages.is_empty() {
+            Arc::make_mut(&mut self.transcript.messages).extend(messages.into_iter().map(Arc::new));
+        }
         Ok(())
     }
 
@@ -122,7 +120,7 @@ impl Run {
     /// on it, because the size of the conversation is unknown after a compaction.
     pub fn apply_without_transcript(&mut self, entry: &JournalEntry) -> Result<(), ReplayError> {
         self.apply_entry(entry)?;
-        self.transcript.clear_messages();
+        Arc::make_mut(&mut self.transcript.messages).clear();
         Ok(())
     }
 
@@ -139,7 +137,7 @@ impl Run {
         if let Event::SteerDelivered(delivered) = &entry.event
             && let Some(text) = self.control.text_of_queued_message_if_task(delivered.steer)
         {
-            self.transcript.add_task_message(Message::user(text));
+            self.transcript.added_task_messages.push(Arc::new(Message::user(text)));
         }
         if let Event::RunForked(_) = &entry.event {
             self.transcript.switch_to_first_model();
@@ -162,7 +160,7 @@ impl Run {
         if let Event::TurnFailed(failed) = &entry.event
             && let Some(other) = &failed.fallback_model
         {
-            self.transcript.switch_model(other);
+            self.transcript.model.clone_from(other);
         }
         // A new attempt of the run and each request after an outage start with the preferred model.
         if let Event::RunRetried(_)
@@ -189,7 +187,8 @@ impl Run {
     /// Returns a copy of the state that contains neither the messages of the conversation nor the
     /// names of the called tools.
     pub(crate) fn without_messages(&self) -> Self {
-        let transcript = self.transcript.without_messages();
+        let mut transcript = self.transcript.clone();
+        transcript.messages = Arc::default();
         Self { transcript, tools_called: Vec::new(), ..self.clone() }
     }
 
@@ -220,10 +219,7 @@ impl Run {
 
     /// Returns the outcome of the run. `None` means that the run has not ended.
     pub const fn outcome(&self) -> Option<&RunOutcome> {
-        if let RunStage::Ended(ended) = &self.control.stage {
-            return Some(&ended.outcome);
-        }
-        None
+        if let RunStage::Ended(ended) = &self.control.stage { Some(&ended.outcome) } else { None }
     }
 
     /// Returns the output of a run that completed, that stays open for messages, or that was

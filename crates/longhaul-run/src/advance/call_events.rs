@@ -12,8 +12,8 @@ use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Usage;
 
 use crate::decision::{Decision, RecordResult};
-use crate::policy::rules::{RuleDecision, evaluate_rules};
-use crate::state::call::TrackedToolCall;
+use crate::policy::rules::{RuleDecision, apply_rules};
+use crate::state::call::TrackedCall;
 
 /// Records that a tool call failed with this text, without running a tool.
 pub(crate) fn fail_call(
@@ -49,11 +49,8 @@ pub(crate) fn record_call_result(
 }
 
 /// Records which remembered approvals allow a tool call to start without asking a person.
-pub(crate) fn record_used_approvals(
-    decision: &mut Decision<'_>,
-    call: &TrackedToolCall,
-) -> RecordResult {
-    let RuleDecision::Allow(approvals) = evaluate_rules(&decision.control, &call.classification)
+pub(crate) fn use_approvals(decision: &mut Decision<'_>, call: &TrackedCall) -> RecordResult {
+    let RuleDecision::Allow(approvals) = apply_rules(&decision.control, &call.classification)
     else {
         return Ok(());
     };
@@ -67,7 +64,7 @@ pub(crate) fn record_used_approvals(
 /// Records the start of a tool call. A `wait` call ends at the time `until`, or with the run `child`.
 pub(crate) fn record_call_start(
     decision: &mut Decision<'_>,
-    call: &TrackedToolCall,
+    call: &TrackedCall,
     until: Option<Timestamp>,
     child: Option<RunId>,
 ) -> RecordResult {

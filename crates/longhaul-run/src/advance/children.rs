@@ -4,21 +4,24 @@
 //! Invariants: a child run is created in the transaction that records its start. The transaction
 //! that ends a child sets a timer of the parent, which reports the end. So a crash neither starts a
 //! child twice nor loses its end.
+//!
+//! Also decides which tool calls of a reply may run in parallel and which must run in the model's order.
+//! This uses only the effect classes and the rule match texts (such as paths) of the calls.
 
 use longhaul_core::change::{RowChange, TimerDueTime, TimerKind, TimerUpdate};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ChildStarted;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{CallId, RunId};
+use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::status::Status;
 use longhaul_core::task::OPEN_DESCENDANTS_MAX;
 
-use crate::advance::call_events::{fail_call, record_call_start, record_used_approvals};
-use crate::advance::call_order::may_run_with_earlier;
+use crate::advance::call_events::{fail_call, record_call_start, use_approvals};
 use crate::decision::{Decision, RecordResult};
 use crate::input::{NewChildRun, PreparedChildRun};
-use crate::policy::control_tool_names::RUN_AGENT;
-use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::policy::RUN_AGENT;
+use crate::state::call::{ToolCallState, TrackedCall};
 use crate::state::control::ControlState;
 
 /// Maximum depth of a tree of runs below its root.
@@ -30,15 +33,13 @@ pub const CHILDREN_MAX: usize = OPEN_DESCENDANTS_MAX;
 
 /// Returns the `run_agent` calls that may start their child runs now. Empty if the active time of
 /// the run is used up.
-pub(crate) fn startable_children(control: &ControlState) -> impl Iterator<Item = &TrackedToolCall> {
-    startable_children_ignoring_time(control).filter(|_| control.has_active_time_left())
+pub(crate) fn startable_children(control: &ControlState) -> impl Iterator<Item = &TrackedCall> {
+    children_to_start(control).filter(|_| control.has_active_time_left())
 }
 
 /// Returns the `run_agent` calls that may start their child runs now if the run has active time
 /// left.
-pub(super) fn startable_children_ignoring_time(
-    control: &ControlState,
-) -> impl Iterator<Item = &TrackedToolCall> {
+pub(super) fn children_to_start(control: &ControlState) -> impl Iterator<Item = &TrackedCall> {
     let calls = control.calls();
     calls.iter().enumerate().filter_map(move |(index, call)| {
         let is_new = matches!(call.state, ToolCallState::Unevaluated | ToolCallState::Ready);
@@ -49,7 +50,7 @@ pub(super) fn startable_children_ignoring_time(
 }
 
 /// Returns whether the call starts a child run.
-pub(super) fn is_run_agent_call(call: &TrackedToolCall) -> bool {
+pub(super) fn is_run_agent_call(call: &TrackedCall) -> bool {
     call.classification.tool.as_str() == RUN_AGENT
 }
 
@@ -95,7 +96,7 @@ fn record_prepared_child(decision: &mut Decision<'_>, prepared: PreparedChildRun
     if let Some(tracked) = decision.control.call(call).cloned()
         && tracked.state == ToolCallState::Unevaluated
     {
-        record_used_approvals(decision, &tracked)?;
+        use_approvals(decision, &tracked)?;
     }
     record_child_start(decision, child, Some(call))
 }
@@ -142,7 +143,7 @@ fn child_start_problem(decision: &Decision<'_>) -> Option<String> {
 /// already waits for it, records an error as the result of the call.
 pub(super) fn record_wait_for_child(
     decision: &mut Decision<'_>,
-    call: &TrackedToolCall,
+    call: &TrackedCall,
     child: RunId,
 ) -> RecordResult {
     let mut open_children = decision.control.children.iter();
@@ -153,8 +154,7 @@ pub(super) fn record_wait_for_child(
         );
         return fail_call(decision, call.id, text);
     }
-    let waits_for_child =
-        |call: &TrackedToolCall| call.state == ToolCallState::AwaitingChild(child);
+    let waits_for_child = |call: &TrackedCall| call.state == ToolCallState::AwaitingChild(child);
     if decision.control.calls().iter().any(waits_for_child) {
         let text = format!("another call of this turn waits for {child}");
         return fail_call(decision, call.id, text);
@@ -189,4 +189,80 @@ pub(super) fn set_notify_timer(decision: &mut Decision<'_>, run: RunId, kind: Ti
     let timer = decision.new_timer_id(&format!("relative:{run}"));
     let due = TimerDueTime::Now;
     decision.add_row_change(RowChange::SetTimer(TimerUpdate::Arm { timer, run, due, kind }));
+}
+
+/// Returns whether a call may start while earlier calls of the same reply are not done. A call
+/// waits for the gates of earlier calls. A call that must run alone waits for all earlier calls,
+/// and all later calls wait for it. Calls with a common rule match text, such as a path, run in
+/// order if one of them changes it: with two parallel writes either text could win, and both would be
+/// reported as done. Calls with the same effect key run in order, too.
+pub(super) fn may_run_with_earlier(earlier: &[TrackedCall], call: &TrackedCall) -> bool {
+    earlier.iter().all(|before| {
+        before.is_done()
+            || (!call.is_exclusive()
+                && !before.is_exclusive()
+                && !matches!(
+                    before.state,
+                    ToolCallState::Gated(_) | ToolCallState::AwaitingAnswer(_)
+                )
+                && !must_calls_run_in_order(before, call))
+    })
+}
+
+/// Returns whether two tool calls must run in order: they have the same effect key (name of an
+/// effect that must happen at most once), or a common rule match text, such as a path, that one of
+/// them changes.
+fn must_calls_run_in_order(first: &TrackedCall, second: &TrackedCall) -> bool {
+    let has_effect = |call: &TrackedCall| call.classification.class != EffectClass::Pure;
+    // The second of two calls with one effect key gets the result of the first.
+    if let Some(key) = &first.classification.key
+        && second.has_effect_key(key.hash)
+    {
+        return true;
+    }
+    if !has_effect(first) && !has_effect(second) {
+        return false;
+    }
+    let second_texts = &second.classification.rule_match_texts;
+    let mut first_texts = first.classification.rule_match_texts.iter();
+    first_texts
+        .any(|first| second_texts.iter().any(|second| rule_match_texts_overlap(first, second)))
+}
+
+/// Returns whether two texts that approval rules match, such as paths, are equal or one
+/// path contains the other. A text that is the whole input as JSON never overlaps another.
+fn rule_match_texts_overlap(first: &str, second: &str) -> bool {
+    if [first, second].iter().any(|value| value.is_empty() || value.starts_with('{')) {
+        return false;
+    }
+    let contains_path = |folder: &str, path: &str| {
+        let relative_path = path.strip_prefix(folder);
+        matches!(folder, "." | "/")
+            || relative_path.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    contains_path(first, second) || contains_path(second, first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_overlaps_with_the_files_in_it() {
+        for (one, other, expect) in [
+            ("a.txt", "a.txt", true),
+            ("a.txt", "a.txt.bak", false),
+            ("a", "a/b.txt", true),
+            ("a", "ab/b.txt", false),
+            (".", "a/b.txt", true),
+            ("/", "Tasks/Milk", true),
+            ("", "", false),
+            ("", "a", false),
+            (".", "{}", false),
+            ("{}", "{}", false),
+        ] {
+            assert_eq!(rule_match_texts_overlap(one, other), expect, "{one} {other}");
+            assert_eq!(rule_match_texts_overlap(other, one), expect, "{other} {one}");
+        }
+    }
 }

@@ -4,27 +4,29 @@
 //!
 //! Invariant: no message is accepted for a run that has ended, because the check for an empty
 //! message queue and the end are one append to the journal.
-
-use std::ops::ControlFlow;
+//!
+//! The output is graded against the rubric of the agent by a run of its own, whose verdict is
+//! recorded.
 
 use longhaul_core::change::{NewThreadMessages, RowChange, TimerKind};
 use longhaul_core::event::Event;
+use longhaul_core::event::environment::{GradingVerdict, OutcomeGraded};
 use longhaul_core::event::run::RunCompleted;
 use longhaul_core::message::Message;
 use longhaul_core::status::{RunOutput, Status};
 use longhaul_core::wait::WaitReason;
 
-use crate::advance::children::set_notify_timer;
+use crate::advance::children::{record_child_start, set_notify_timer};
 use crate::advance::finish;
 use crate::advance::gates::raise_result_gate;
-use crate::advance::outcome::advance_grading;
 use crate::advance::park::{park_run, park_with_timer};
 use crate::advance::steer::deliver_steers;
-use crate::decision::{AdvanceResult, BREAK, CONTINUE, Decision, RecordResult};
+use crate::decision::{AdvanceResult, BREAK, CONTINUE, Decision, RecordResult, StepResult};
+use crate::input::NewChildRun;
 use crate::rejection::Rejection;
+use crate::state::control::ControlState;
 use crate::state::driver::Activity;
-use crate::state::outcome::Grading;
-use crate::state::stage::{ConcludingRunState, RunStage};
+use crate::state::stage::{ConcludingRunState, Grading, RunStage};
 
 pub(super) fn advance_concluding_run(decision: &mut Decision<'_>) -> AdvanceResult {
     let RunStage::Concluding(concluding) = &decision.control.stage else { return CONTINUE };
@@ -90,10 +92,7 @@ pub(crate) fn close_open_run(decision: &mut Decision<'_>, by: String) -> RecordR
 
 /// Parks a finished run so that it can receive further messages, for the time `keep_open` in the
 /// run's policy. `None` means that the run may end now.
-fn keep_open(
-    decision: &mut Decision<'_>,
-    concluding: &ConcludingRunState,
-) -> Result<Option<ControlFlow<()>>, Rejection> {
+fn keep_open(decision: &mut Decision<'_>, concluding: &ConcludingRunState) -> StepResult {
     let Some(duration) = decision.control.policy.keep_open.filter(|_| !concluding.by_finish_tool)
     else {
         return Ok(None);
@@ -120,8 +119,70 @@ fn complete_run(
         let messages = tasks.chain([Message::assistant(output.text.as_str())]).collect();
         decision.add_row_change(RowChange::AppendThread(NewThreadMessages { thread, messages }));
     }
-    finish::create_next_chain_step(decision, &output)?;
+    finish::create_next_step(decision, &output)?;
     decision.record_event(Event::RunCompleted(Box::new(RunCompleted { output, closed_by })))?;
     finish::mark_run_ended(decision, Status::Completed, None);
     BREAK
+}
+
+/// Records the verdict about the result if the grading run has ended. `None` means that the result
+/// is accepted or needs no grading, so that the run can end.
+pub(super) fn advance_grading(decision: &mut Decision<'_>, grading: Grading) -> StepResult {
+    match grading {
+        _ if decision.control.policy.outcome_rounds.is_none() => Ok(None),
+        Grading::Graded(GradingVerdict::Satisfied) => Ok(None),
+        // The engine prepares the grading run.
+        Grading::Pending
+        | Grading::Running(_)
+        | Grading::Graded(GradingVerdict::NotSatisfied | GradingVerdict::GraderFailed) => {
+            BREAK.map(Some)
+        }
+        Grading::Ended { child, verdict, note } => {
+            let round = decision.control.outcome.next_round();
+            let graded = OutcomeGraded { round, verdict, note, child: Some(child) };
+            decision.record_event(Event::OutcomeGraded(graded))?;
+            CONTINUE.map(Some)
+        }
+    }
+}
+
+/// Returns whether the run has a result that no run grades yet.
+pub(crate) fn has_ungraded_result(control: &ControlState) -> bool {
+    let is_pending = matches!(
+        &control.stage,
+        RunStage::Concluding(concluding)
+            if concluding.gate.is_none() && concluding.grading == Grading::Pending
+    );
+    is_pending && control.policy.outcome_rounds.is_some()
+}
+
+/// Records the start of the prepared grading run, or that it can't start. Nothing is recorded if
+/// the run is stopping or parked, or if queued messages or open child runs must be handled before.
+/// The grading run is then prepared again later.
+pub(crate) fn record_prepared_grading(
+    decision: &mut Decision<'_>,
+    prepared: Result<Box<NewChildRun>, String>,
+) -> RecordResult {
+    let control = &decision.control;
+    let is_grading_blocked = control.stop.stops_run()
+        || control.driver.is_idle()
+        || !control.people.steers.is_empty()
+        || !control.children.is_empty();
+    if is_grading_blocked || !has_ungraded_result(control) {
+        return Ok(());
+    }
+    match prepared {
+        Ok(_) if decision.ctx.free_children == Some(0) => {
+            record_grader_failure(decision, "too many runs below the root are open".to_owned())
+        }
+        Ok(new) => record_child_start(decision, *new, None),
+        Err(note) => record_grader_failure(decision, note),
+    }
+}
+
+/// Records that no run could grade the result.
+fn record_grader_failure(decision: &mut Decision<'_>, note: String) -> RecordResult {
+    let round = decision.control.outcome.next_round();
+    let verdict = GradingVerdict::GraderFailed;
+    decision.record_event(Event::OutcomeGraded(OutcomeGraded { round, verdict, note, child: None }))
 }

@@ -12,12 +12,11 @@ use longhaul_core::policy::effect_key::{
 };
 
 use crate::advance::call_events::record_call_result;
-use crate::context::EffectKeyOfOtherCall;
-use crate::decision::{Decision, RecordResult};
+use crate::decision::{Decision, EffectKeyOfOtherCall, RecordResult};
 use crate::policy::effect_keys::{effect_key_claim, effect_key_holder, has_claimed};
 use crate::policy::rules::in_doubt_policy;
 use crate::rejection::Rejection;
-use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::state::call::{ToolCallState, TrackedCall};
 
 /// Beginning of the output of a tool call that was not made, because another call with the same
 /// effect key has completed.
@@ -29,7 +28,7 @@ const LOST_RESULT: &str = "(the result is no longer stored)";
 /// Returns whether the tool call may try to claim its effect key now. A call that waits for another
 /// call with this key may try again if that call no longer holds the key, or if the run was claimed
 /// again since.
-pub(super) fn may_claim_key(decision: &Decision<'_>, call: &TrackedToolCall) -> bool {
+pub(super) fn may_claim_key(decision: &Decision<'_>, call: &TrackedCall) -> bool {
     let ToolCallState::AwaitingKey { holder, epoch } = call.state else { return true };
     let is_held = |other: &EffectKeyOfOtherCall| {
         let ClaimedEffectKey { holder: by, state, .. } = other.key;
@@ -45,12 +44,12 @@ pub(super) fn may_claim_key(decision: &Decision<'_>, call: &TrackedToolCall) -> 
 /// returned. `false` means that the call may claim its key.
 pub(super) fn handle_claimed_key(
     decision: &mut Decision<'_>,
-    call: &TrackedToolCall,
+    call: &TrackedCall,
 ) -> Result<bool, Rejection> {
     let Some(key) = &call.classification.key else { return Ok(false) };
     if let Some((holder, output)) = completed_call_with_key(decision, call, key) {
         record_taken_key(decision, call, (holder, EffectKeyState::Done))?;
-        record_call_result(decision, call.id, duplicate_call_output(key, holder, &output), false)?;
+        record_call_result(decision, call.id, duplicate_output(key, holder, &output), false)?;
         return Ok(true);
     }
     let own_holder = effect_key_holder(decision.run.id, call);
@@ -69,7 +68,7 @@ pub(super) fn handle_claimed_key(
     record_taken_key(decision, call, (holder, state))?;
     if state == EffectKeyState::Done {
         let (output, blob) = result.unwrap_or_else(|| (ToolOutput::text(LOST_RESULT), None));
-        record_call_result(decision, call.id, duplicate_call_output(key, holder, &output), false)?;
+        record_call_result(decision, call.id, duplicate_output(key, holder, &output), false)?;
         decision.add_blob_changes(blob.into_iter().collect());
     }
     Ok(true)
@@ -77,7 +76,7 @@ pub(super) fn handle_claimed_key(
 
 fn record_taken_key(
     decision: &mut Decision<'_>,
-    call: &TrackedToolCall,
+    call: &TrackedCall,
     (holder, state): (EffectKeyHolder, EffectKeyState),
 ) -> RecordResult {
     let is_unknown = state == EffectKeyState::Unknown;
@@ -95,7 +94,7 @@ fn record_taken_key(
 /// the journal yet.
 fn completed_call_with_key(
     decision: &Decision<'_>,
-    call: &TrackedToolCall,
+    call: &TrackedCall,
     key: &EffectKey,
 ) -> Option<(EffectKeyHolder, ToolOutput)> {
     let mut calls = decision.control.calls().iter();
@@ -116,11 +115,7 @@ fn completed_call_with_key(
 
 /// Returns the output for a tool call that was not made, because the call `holder` with the same
 /// effect key has completed with `output`. The texts of `output` are kept, its images are not.
-fn duplicate_call_output(
-    key: &EffectKey,
-    holder: EffectKeyHolder,
-    output: &ToolOutput,
-) -> ToolOutput {
+fn duplicate_output(key: &EffectKey, holder: EffectKeyHolder, output: &ToolOutput) -> ToolOutput {
     let EffectKeyHolder { run, call } = holder;
     // The note is one paragraph, so that the result begins after the first empty line.
     let key = key.text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -146,7 +141,7 @@ pub fn original_result(text: String) -> Option<String> {
 /// Adds the claim of a tool call's effect key to the batch of events that starts or continues the
 /// call. A continued call usually holds its key already, but in the retry of a failed run it claims
 /// it again.
-pub(super) fn claim_key(decision: &mut Decision<'_>, call: &TrackedToolCall) {
+pub(super) fn claim_key(decision: &mut Decision<'_>, call: &TrackedCall) {
     if let Some(claim) = effect_key_claim(decision.run.id, call) {
         decision.add_row_change(RowChange::UpdateKey(EffectKeyChange::Claim(claim)));
     }

@@ -59,7 +59,8 @@ pub(super) fn cancel_run(decision: &mut Decision<'_>) -> AdvanceResult {
 /// outbox, the external inbox that the task came from. If the run's chain has a next step, the lane
 /// is not released, and neither the inbox nor the next run of the batch is notified.
 pub(super) fn mark_run_ended(decision: &mut Decision<'_>, status: Status, code: Option<String>) {
-    let is_last = !creates_next_chain_step(decision);
+    let is_step = |change: &RowChange| matches!(change, RowChange::CreateStep(_));
+    let is_last = !decision.batch.changes.iter().any(is_step);
     let task = &decision.run.task;
     if let Some(source) = task.source.as_ref().filter(|_| is_last) {
         decision.add_row_change(RowChange::AddOutbox(OutboxRow {
@@ -72,23 +73,17 @@ pub(super) fn mark_run_ended(decision: &mut Decision<'_>, status: Status, code: 
         code,
         releases_lane: is_last,
     });
-    if is_last {
-        start_or_cancel_next_run(decision, status);
+    // The next run of a batch whose runs are executed one after another starts, or is cancelled if
+    // this run did not complete.
+    if let Some(RunBatchPosition { id, next: Some(next), .. }) = decision.run.task.batch
+        && is_last
+    {
+        let is_completed = status == Status::Completed;
+        let kind =
+            if is_completed { TimerKind::BatchNext(id) } else { TimerKind::BatchStopped(id) };
+        set_notify_timer(decision, next, kind);
     }
     notify_relatives(decision, status);
-}
-
-/// Sets the timer that starts the next run of a batch whose runs are executed one after another. If
-/// this run did not complete, the timer cancels the next run instead.
-fn start_or_cancel_next_run(decision: &mut Decision<'_>, status: Status) {
-    let Some(RunBatchPosition { id, next: Some(next), .. }) = decision.run.task.batch else {
-        return;
-    };
-    let kind = match status == Status::Completed {
-        true => TimerKind::BatchNext(id),
-        false => TimerKind::BatchStopped(id),
-    };
-    set_notify_timer(decision, next, kind);
 }
 
 fn close_gates_and_steers(decision: &mut Decision<'_>) -> RecordResult {
@@ -162,10 +157,7 @@ pub(crate) fn record_dead_drivers_work(
 
 /// Creates the run of the next step of the chain that the current run belongs to. The current run
 /// is about to complete with `output`. Does nothing if the run is in no chain or is the last step.
-pub(super) fn create_next_chain_step(
-    decision: &mut Decision<'_>,
-    output: &RunOutput,
-) -> RecordResult {
+pub(super) fn create_next_step(decision: &mut Decision<'_>, output: &RunOutput) -> RecordResult {
     let (id, task) = (decision.run.id, &decision.run.task);
     let next_position =
         task.chain.as_ref().and_then(|position| position.position_of_next_run(id, output));
@@ -197,9 +189,4 @@ pub(super) fn create_next_chain_step(
     decision.record_event(Event::ChainStepStarted(started))?;
     decision.add_row_change(RowChange::CreateStep(Box::new(new)));
     Ok(())
-}
-
-/// Returns whether the decision creates the run of the next step of the run's chain.
-fn creates_next_chain_step(decision: &Decision<'_>) -> bool {
-    decision.batch.changes.iter().any(|change| matches!(change, RowChange::CreateStep(_)))
 }

@@ -3,33 +3,31 @@
 
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
-use longhaul_core::policy::gate::{GateKind, GateRule, GateSpec};
-use longhaul_core::policy::gate::{GateRuleAction, ResultApprovalGate};
+use longhaul_core::policy::gate::{
+    GateKind, GateRule, GateRuleAction, GateSpec, ResultApprovalGate,
+};
 use longhaul_core::raw::RawJson;
 
 use crate::advance::call_events::{complete_call, fail_call, record_call_start};
 use crate::advance::children::{must_wait_for_children, record_wait_for_child};
 use crate::decision::{Decision, RecordResult};
-use crate::policy::control_tool::{ControlToolCall, parse_control_tool_call};
-use crate::policy::control_tool_names::wait_timer_id;
+use crate::policy::control_tool::{ControlToolCall, control_tool_call};
 use crate::policy::digest::gate_content_digest;
 use crate::policy::in_doubt::in_doubt_question;
-use crate::policy::rules::{RuleDecision, approval_pattern, evaluate_rules, required_approvals};
-use crate::state::call::TrackedToolCall;
+use crate::policy::rules::{RuleDecision, apply_rules, approval_pattern, required_approvals};
+use crate::policy::wait_timer_id;
+use crate::state::call::TrackedCall;
 
 /// Evaluates the approval rules for a tool call: the call is denied, waits at a gate, or is allowed
 /// to start. A call of a control tool, such as `ask_human` or `wait`, is handled here.
-pub(super) fn evaluate_new_call(
-    decision: &mut Decision<'_>,
-    call: &TrackedToolCall,
-) -> RecordResult {
+pub(super) fn evaluate_call(decision: &mut Decision<'_>, call: &TrackedCall) -> RecordResult {
     if let Some(problem) = &call.classification.problem {
         return fail_call(decision, call.id, problem.as_str());
     }
-    if let Some(control_call) = parse_control_tool_call(call, decision.ctx.now) {
+    if let Some(control_call) = control_tool_call(call, decision.ctx.now) {
         return handle_control_tool_call(decision, call, control_call);
     }
-    match evaluate_rules(&decision.control, &call.classification) {
+    match apply_rules(&decision.control, &call.classification) {
         RuleDecision::Allow(_) => Ok(()),
         RuleDecision::Deny(reason) => {
             fail_call(decision, call.id, format!("the call was denied: {reason}"))
@@ -40,7 +38,7 @@ pub(super) fn evaluate_new_call(
 
 fn handle_control_tool_call(
     decision: &mut Decision<'_>,
-    call: &TrackedToolCall,
+    call: &TrackedCall,
     control_call: ControlToolCall,
 ) -> RecordResult {
     match control_call {
@@ -89,7 +87,7 @@ fn handle_control_tool_call(
 /// not prove which content was shown.
 pub(super) fn new_call_gate(
     decision: &Decision<'_>,
-    call: &TrackedToolCall,
+    call: &TrackedCall,
     kind: GateKind,
     question: String,
 ) -> GateSpec {
@@ -107,7 +105,7 @@ pub(super) fn new_call_gate(
 /// and its effects. An approval must include this digest, so that it applies to nothing else.
 fn new_call_gate_with_digest(
     decision: &Decision<'_>,
-    call: &TrackedToolCall,
+    call: &TrackedCall,
     kind: GateKind,
     question: String,
 ) -> GateSpec {
@@ -127,7 +125,7 @@ fn new_call_gate_with_digest(
 
 fn raise_approval_gate(
     decision: &mut Decision<'_>,
-    call: &TrackedToolCall,
+    call: &TrackedCall,
     rule: &GateRule,
 ) -> RecordResult {
     let question = match &rule.action {
@@ -149,7 +147,7 @@ fn raise_approval_gate(
 /// unknown).
 pub(super) fn raise_in_doubt_gate(
     decision: &mut Decision<'_>,
-    call: &TrackedToolCall,
+    call: &TrackedCall,
     reason: Option<&str>,
 ) -> RecordResult {
     let question = in_doubt_question(call, reason);
@@ -195,5 +193,5 @@ pub(crate) fn raise_dependency_gate(
         tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
         ..GateSpec::new(id, GateKind::Blocked, message)
     })?;
-    crate::advance::park::block_run_at_gate(decision, id, message).map(|_| ())
+    crate::advance::park::block_run(decision, id, message).map(|_| ())
 }

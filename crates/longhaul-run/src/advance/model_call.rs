@@ -10,7 +10,7 @@ use longhaul_core::policy::budget::{BudgetAccount, BudgetCap};
 use longhaul_core::status::RunError;
 use longhaul_core::wait::WaitReason;
 
-use crate::advance::outage::park_at_blocked_provider;
+use crate::advance::attempt_end::park_at_blocked_provider;
 use crate::advance::park::{park_run, park_with_timer};
 use crate::advance::steer::deliver_steers;
 use crate::advance::turn_start::{exhausted_cap_without_messages, start_turn};
@@ -62,7 +62,7 @@ pub(super) fn advance_model_call(decision: &mut Decision<'_>) -> AdvanceResult {
         decision.record_event(Event::BudgetReached(exhausted))?;
         return park_until_cap_is_raised(decision, cap);
     }
-    if !has_new_message && let Some(wait) = wait_reason_before_model_call(&pending) {
+    if !has_new_message && let Some(wait) = model_call_wait(&pending) {
         return park_with_timer(decision, wait.0, wait.1);
     }
     if let Some(attempt) = pending.retry_attempt {
@@ -136,9 +136,7 @@ fn needs_compaction(decision: &Decision<'_>) -> bool {
 
 /// Returns why the next model call is delayed, and the timer that ends the delay. `None` means that
 /// the model can be called now.
-fn wait_reason_before_model_call(
-    pending: &PendingModelCall,
-) -> Option<(WaitReason, longhaul_core::id::TimerId)> {
+fn model_call_wait(pending: &PendingModelCall) -> Option<(WaitReason, longhaul_core::id::TimerId)> {
     let sleep = pending.timer.filter(|sleep| !sleep.fired)?;
     let until = sleep.until;
     let wait = match pending.turn.outage {

@@ -13,9 +13,8 @@ use longhaul_core::wait::WaitReason;
 use crate::decision::{AdvanceResult, BREAK, CONTINUE, Decision, RecordResult};
 use crate::policy::effect_keys::may_hold_effect_key;
 use crate::state::Run;
-use crate::state::control::ControlState;
+use crate::state::control::{ControlState, MissingDependency};
 use crate::state::stage::RunStage;
-use crate::state::stop::MissingDependency;
 
 /// Parks the run without a timer, until an event wakes it.
 pub(crate) fn park_run(decision: &mut Decision<'_>, wait: WaitReason) -> AdvanceResult {
@@ -60,11 +59,7 @@ fn releases_lane_while_parked(control: &ControlState) -> bool {
 }
 
 /// Returns what a new run waits for before it may start. `None` means that it may start.
-pub(crate) fn wait_reason_before_start(
-    run: &Run,
-    control: &ControlState,
-    now: Timestamp,
-) -> Option<WaitReason> {
+pub(crate) fn start_wait(run: &Run, control: &ControlState, now: Timestamp) -> Option<WaitReason> {
     if matches!(control.stage, RunStage::New { start_timer_fired: true }) {
         return None;
     }
@@ -78,8 +73,7 @@ pub(crate) fn wait_reason_before_start(
 /// Parks a new run again that was woken too early, such as by a message. The timer that starts it
 /// is still set. A run that has not started never holds its lane.
 pub(super) fn park_again_until_start(decision: &mut Decision<'_>) -> AdvanceResult {
-    let Some(wait) = wait_reason_before_start(decision.run, &decision.control, decision.ctx.now)
-    else {
+    let Some(wait) = start_wait(decision.run, &decision.control, decision.ctx.now) else {
         return BREAK;
     };
     let reason = wait.reason();
@@ -88,11 +82,7 @@ pub(super) fn park_again_until_start(decision: &mut Decision<'_>) -> AdvanceResu
 }
 
 /// Blocks the run until a person answers this gate.
-pub(crate) fn block_run_at_gate(
-    decision: &mut Decision<'_>,
-    gate: GateId,
-    reason: &str,
-) -> AdvanceResult {
+pub(crate) fn block_run(decision: &mut Decision<'_>, gate: GateId, reason: &str) -> AdvanceResult {
     decision.record_event(Event::RunBlocked(RunBlocked { gate, reason: reason.into() }))?;
     let release_lane = releases_lane_while_parked(&decision.control);
     park_head(decision, WaitReason::Blocked(gate).reason(), release_lane)
@@ -124,7 +114,7 @@ pub(super) fn keep_run_blocked(decision: &mut Decision<'_>) -> AdvanceResult {
     }
     let reason =
         decision.control.find_open_gate(gate).map_or_else(String::new, |open| open.ask.clone());
-    block_run_at_gate(decision, gate, &reason)
+    block_run(decision, gate, &reason)
 }
 
 /// Pauses the run, as a person has requested.

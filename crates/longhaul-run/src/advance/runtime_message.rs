@@ -41,22 +41,22 @@ pub(super) fn runtime_messages_for_turn(decision: &Decision<'_>) -> Vec<RuntimeM
     let empty_reply = guards.empty_replies.should_warn().then(|| {
         "Your reply was empty. Go on with the task. If it is done, say what you did.".to_owned()
     });
-    let same_calls = guards.should_warn_about_same_calls().then(|| {
+    let same_calls = (guards.same_calls.count >= 2 && guards.same_calls.should_warn()).then(|| {
         format!(
             "You have made the same call {} times in a row, and its result was the same each time. \
              Repeating it will not change that. {TRY_SOMETHING_ELSE}",
-            guards.same_calls.count()
+            guards.same_calls.count
         )
     });
     let known_calls = guards.known_calls.should_warn().then(|| {
         format!(
             "In the last {} turns you only made calls that you had made before, and their results \
              were the same. {TRY_SOMETHING_ELSE}",
-            guards.known_calls.count()
+            guards.known_calls.count
         )
     });
     let same_text = guards.same_text.should_warn().then(|| {
-        let replies = guards.same_text.count();
+        let replies = guards.same_text.count;
         format!("Your last {replies} replies had the same text. {TRY_SOMETHING_ELSE}")
     });
     let compactions = guards.compactions.should_warn().then(|| {
@@ -102,14 +102,14 @@ pub(super) fn repeated_compaction_error(control: &ControlState) -> Option<RunErr
 pub(super) fn repetition_error(control: &ControlState) -> Option<RunError> {
     let Guards { same_calls, known_calls, same_text, .. } = &control.guards;
     let (code, message) = if same_calls.is_limit_reached() {
-        let times = same_calls.count();
+        let times = same_calls.count;
         let message = format!("the same call was made {times} times in a row with the same result");
         ("loop_detected", message)
     } else if known_calls.is_limit_reached() {
-        let turns = known_calls.count();
+        let turns = known_calls.count;
         ("no_progress", format!("{turns} turns in a row had no new call and no new result"))
     } else if same_text.is_limit_reached() {
-        ("repeated_text", format!("{} replies in a row had the same text", same_text.count()))
+        ("repeated_text", format!("{} replies in a row had the same text", same_text.count))
     } else {
         return None;
     };

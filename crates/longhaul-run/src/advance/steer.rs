@@ -9,7 +9,7 @@ use longhaul_core::id::SteerId;
 use longhaul_core::policy::gate::{Answer, GateDecision};
 
 use crate::decision::{Decision, RecordResult};
-use crate::policy::question::check_question_answer;
+use crate::policy::check_question_answer;
 use crate::rejection::Rejection;
 use crate::state::control::QueuedSteer;
 

@@ -17,9 +17,9 @@ use longhaul_core::wait::WaitReason;
 use crate::advance::gates::new_call_gate;
 use crate::advance::park::park_with_timer;
 use crate::decision::{Decision, RecordResult};
-use crate::policy::control_tool_names::poll_timer_id;
+use crate::policy::poll_timer_id;
 use crate::rejection::Rejection;
-use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::state::call::{ToolCallState, TrackedCall};
 
 /// Maximum number of questions that a tool may ask during one call.
 const QUESTIONS_MAX: u32 = 8;
@@ -150,14 +150,10 @@ pub(crate) fn record_interrupted_poll(
 /// Postpones the due polls of a run whose tools are not available, and parks the run. Returns
 /// `false` if nothing was postponed, because no poll is due, the run has other work, or a poll was
 /// already postponed `POSTPONED_MAX` times in a row.
-pub(crate) fn postpone_tool_polls(
-    decision: &mut Decision<'_>,
-    reason: &str,
-) -> Result<bool, Rejection> {
+pub(crate) fn postpone_polls(decision: &mut Decision<'_>, reason: &str) -> Result<bool, Rejection> {
     let calls = decision.control.calls().iter().filter(|call| !call.is_done());
-    let (due, other): (Vec<_>, Vec<_>) =
-        calls.cloned().partition(TrackedToolCall::is_tool_poll_due);
-    let may_wait = |call: &TrackedToolCall| matches!(call.state, ToolCallState::Pending(_));
+    let (due, other): (Vec<_>, Vec<_>) = calls.cloned().partition(TrackedCall::is_tool_poll_due);
+    let may_wait = |call: &TrackedCall| matches!(call.state, ToolCallState::Pending(_));
     let max_postponed =
         due.iter().filter_map(|call| call.suspended.as_ref()).map(|call| call.postponed);
     let Some(max_postponed) = max_postponed.max() else { return Ok(false) };
@@ -197,9 +193,8 @@ fn next_tool_poll_delay(requested_delay: Millis, pending_time: Millis) -> Millis
 
 /// Raises a gate for each question of a tool that no gate asks yet.
 pub(super) fn raise_question_gates(decision: &mut Decision<'_>) -> RecordResult {
-    let is_open = |call: &&TrackedToolCall| call.state == ToolCallState::InputRequired;
-    let open: Vec<TrackedToolCall> =
-        decision.control.calls().iter().filter(is_open).cloned().collect();
+    let is_open = |call: &&TrackedCall| call.state == ToolCallState::InputRequired;
+    let open: Vec<TrackedCall> = decision.control.calls().iter().filter(is_open).cloned().collect();
     for call in &open {
         let Some(question) = call.unanswered_question() else { continue };
         let text = question.message.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -217,7 +212,7 @@ pub(super) fn raise_question_gates(decision: &mut Decision<'_>) -> RecordResult 
 /// call, which is then started from the beginning.
 pub(super) fn record_call_resumption(
     decision: &mut Decision<'_>,
-    call: &TrackedToolCall,
+    call: &TrackedCall,
 ) -> Result<bool, Rejection> {
     let Some(suspended) = &call.suspended else { return Ok(false) };
     let resumed = ToolResumed { call: call.id, attempt: suspended.resumes + 1 };
@@ -227,7 +222,7 @@ pub(super) fn record_call_resumption(
 
 /// Withdraws the gate that asks the question of a tool whose call has ended.
 pub(crate) fn withdraw_question_gate(decision: &mut Decision<'_>, call: CallId) -> RecordResult {
-    match decision.control.call(call).and_then(TrackedToolCall::gate) {
+    match decision.control.call(call).and_then(TrackedCall::gate) {
         Some(gate) => decision.withdraw_gate(gate, "the call has ended"),
         None => Ok(()),
     }

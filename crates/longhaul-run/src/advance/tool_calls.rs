@@ -4,8 +4,6 @@
 //! Invariant: no call starts while a gate of an earlier call is open, and a call that must run
 //! alone never runs beside another one.
 
-use std::ops::ControlFlow;
-
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::BudgetReached;
 use longhaul_core::event::steer::SteerDelivery;
@@ -16,23 +14,21 @@ use longhaul_core::policy::gate::{GateKind, GateSpec};
 use longhaul_core::wait::WaitReason;
 
 use crate::advance::call_events::{
-    complete_call, fail_call, record_call_result, record_call_start, record_used_approvals,
+    complete_call, fail_call, record_call_result, record_call_start, use_approvals,
 };
-use crate::advance::call_order::may_run_with_earlier;
 use crate::advance::children::{
-    is_run_agent_call, startable_children, startable_children_ignoring_time,
+    children_to_start, is_run_agent_call, may_run_with_earlier, startable_children,
 };
 use crate::advance::effect_keys::{claim_key, handle_claimed_key, may_claim_key, wait_for_keys};
 use crate::advance::finish;
-use crate::advance::gates::{evaluate_new_call, raise_in_doubt_gate};
-use crate::advance::park::{block_run_at_gate, park_run, park_with_timer};
+use crate::advance::gates::{evaluate_call, raise_in_doubt_gate};
+use crate::advance::park::{block_run, park_run, park_with_timer};
 use crate::advance::steer::answer_question_with_steer;
 use crate::advance::suspension::{raise_question_gates, record_call_resumption};
-use crate::decision::{AdvanceResult, BREAK, CONTINUE, Decision, RecordResult};
-use crate::policy::control_tool_names::FINISH;
-use crate::policy::in_doubt;
+use crate::decision::{AdvanceResult, BREAK, CONTINUE, Decision, RecordResult, StepResult};
+use crate::policy::{FINISH, in_doubt};
 use crate::rejection::Rejection;
-use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::state::call::{ToolCallState, TrackedCall};
 
 /// Maximum number of tool calls of a run that are executed in parallel.
 const PARALLEL_CALLS_MAX: usize = 8;
@@ -54,11 +50,11 @@ pub(super) fn advance_tool_calls(decision: &mut Decision<'_>) -> AdvanceResult {
     apply_steers_to_calls(decision)?;
     skip_calls_of_last_turn(decision)?;
     for call in calls_where(decision, |call| call.state == ToolCallState::Unevaluated) {
-        evaluate_new_call(decision, &call)?;
+        evaluate_call(decision, &call)?;
     }
     record_ready_call_results(decision)?;
     raise_question_gates(decision)?;
-    if let Some(flow) = apply_in_doubt_policies(decision)? {
+    if let Some(flow) = apply_in_doubt(decision)? {
         return Ok(flow);
     }
     start_ready_tool_calls(decision)?;
@@ -86,7 +82,7 @@ pub(super) fn advance_tool_calls(decision: &mut Decision<'_>) -> AdvanceResult {
         (false, true) => BREAK,
         (false, false)
             if next_startable_tool_call(decision).is_some()
-                || startable_children_ignoring_time(&decision.control).next().is_some() =>
+                || children_to_start(&decision.control).next().is_some() =>
         {
             park_until_budget_is_raised(decision)
         }
@@ -97,8 +93,8 @@ pub(super) fn advance_tool_calls(decision: &mut Decision<'_>) -> AdvanceResult {
 /// Returns copies of the current reply's tool calls that match `predicate`.
 fn calls_where(
     decision: &Decision<'_>,
-    predicate: impl Fn(&TrackedToolCall) -> bool,
-) -> Vec<TrackedToolCall> {
+    predicate: impl Fn(&TrackedCall) -> bool,
+) -> Vec<TrackedCall> {
     let calls = decision.control.calls().iter();
     calls.filter(|call| predicate(call)).cloned().collect()
 }
@@ -108,14 +104,14 @@ fn calls_where(
 fn skip_calls_of_last_turn(decision: &mut Decision<'_>) -> RecordResult {
     let control = &decision.control;
     let is_last_turn = control.has_used_all_turns();
-    let is_valid_finish = |call: &TrackedToolCall| {
+    let is_valid_finish = |call: &TrackedCall| {
         call.classification.tool.as_str() == FINISH && call.classification.problem.is_none()
     };
     if !is_last_turn || !calls_where(decision, is_valid_finish).is_empty() {
         return Ok(());
     }
     let is_unstarted =
-        |call: &TrackedToolCall| call.state == ToolCallState::Unevaluated && call.starts == 0;
+        |call: &TrackedCall| call.state == ToolCallState::Unevaluated && call.starts == 0;
     calls_where(decision, is_unstarted)
         .iter()
         .try_for_each(|call| fail_call(decision, call.id, TURN_LIMIT_REACHED))
@@ -214,9 +210,7 @@ fn record_ready_call_results(decision: &mut Decision<'_>) -> RecordResult {
 /// Applies the in-doubt policy to calls in doubt (outcome unknown) whose tool can't verify whether
 /// they took effect. Returns a `ControlFlow` if the run must fail, now or after its running calls.
 /// `None` means that the run continues.
-fn apply_in_doubt_policies(
-    decision: &mut Decision<'_>,
-) -> Result<Option<ControlFlow<()>>, Rejection> {
+fn apply_in_doubt(decision: &mut Decision<'_>) -> StepResult {
     for call in calls_where(decision, |call| {
         matches!(call.state, ToolCallState::InDoubt { can_verify: false, .. })
     }) {
@@ -232,7 +226,7 @@ fn apply_in_doubt_policies(
             }
             InDoubtPolicy::Ask => raise_in_doubt_gate(decision, &call, reason)?,
             InDoubtPolicy::Fail if decision.control.has_running_call() => {
-                return Ok(Some(ControlFlow::Break(())));
+                return BREAK.map(Some);
             }
             InDoubtPolicy::Fail => {
                 let error = in_doubt::in_doubt_error(&call, reason);
@@ -268,14 +262,14 @@ fn start_ready_tool_calls(decision: &mut Decision<'_>) -> RecordResult {
         let has_approvals = !decision.control.people.approvals.is_empty();
         let is_covered = has_approvals || !call.classification.approvals.is_empty();
         if is_covered && call.state == ToolCallState::Unevaluated {
-            record_used_approvals(decision, &call)?;
+            use_approvals(decision, &call)?;
         }
         record_call_start(decision, &call, None, None)?;
     }
     Ok(())
 }
 
-fn next_startable_tool_call(decision: &Decision<'_>) -> Option<TrackedToolCall> {
+fn next_startable_tool_call(decision: &Decision<'_>) -> Option<TrackedCall> {
     let control = &decision.control;
     let calls = control.calls();
     let running = calls.iter().filter(|call| call.is_running_under_claim(control.driver.epoch));
@@ -309,7 +303,7 @@ fn park_waiting_calls(decision: &mut Decision<'_>) -> AdvanceResult {
     }
     if let Some(gate) = open.first() {
         return match gate.kind {
-            GateKind::Blocked => block_run_at_gate(decision, gate.id, &gate.ask),
+            GateKind::Blocked => block_run(decision, gate.id, &gate.ask),
             GateKind::Signal => park_run(decision, WaitReason::Signal(gate.id)),
             GateKind::Question | GateKind::InDoubt | GateKind::Approval | GateKind::Result => {
                 park_run(decision, WaitReason::Question(gate.id))

@@ -191,16 +191,13 @@ fn fit_budget(decision: &Decision<'_>, pricing: &ModelPricing, bytes: u64) -> Ca
     } else {
         BudgetCap::Tokens
     };
-    match affordable_reply_tokens(pricing, bytes, unspent_budget) {
+    match max_reply_tokens(pricing, bytes, unspent_budget) {
         Some(_) if !decision.control.budget.warned.contains(&short_cap) => {
             CallBudgetCoverage::Warn(short_cap)
         }
         Some(tokens) => {
-            let unreserved_tokens = affordable_reply_tokens(
-                pricing,
-                bytes,
-                account.unreserved_budget().min_of_each(own),
-            );
+            let unreserved_tokens =
+                max_reply_tokens(pricing, bytes, account.unreserved_budget().min_of_each(own));
             let needed =
                 tokens.min(AWAITED_REPLY_TOKENS).max(unreserved_tokens.unwrap_or_default());
             outcome_of_size(ModelCallSize::new(pricing, bytes, needed))
@@ -312,7 +309,7 @@ fn fit_spend_caps(
     let mut caps = reserve(size);
     let remaining = spend_caps::left_in_too_low_caps(decision, &caps);
     if !remaining.covers(size.hold)
-        && let Some(tokens) = affordable_reply_tokens(pricing, bytes, remaining)
+        && let Some(tokens) = max_reply_tokens(pricing, bytes, remaining)
     {
         size = ModelCallSize::new(pricing, bytes, tokens.min(size.max_tokens));
         caps = reserve(size);
@@ -428,11 +425,7 @@ fn warn_about_cap(decision: &mut Decision<'_>, cap: BudgetCap) -> AdvanceResult 
 
 /// Returns the maximum reply length in tokens that the remaining budget covers, or `None` if the
 /// budget is too small for a useful reply.
-fn affordable_reply_tokens(
-    pricing: &ModelPricing,
-    bytes: u64,
-    remaining: RemainingBudget,
-) -> Option<u64> {
+fn max_reply_tokens(pricing: &ModelPricing, bytes: u64, remaining: RemainingBudget) -> Option<u64> {
     let is_affordable = |tokens: &u64| remaining.covers(pricing.worst_case_hold(bytes, *tokens));
     let mut high = pricing.max_output_tokens;
     let mut low = REPLY_TOKENS_MIN.min(high);

@@ -1,21 +1,26 @@
-//! Applies events about timers, child runs, budgets and approval rules to the control state of a
-//! run (everything but its conversation).
+//! Applies events about timers, child runs, budgets, approval rules and queued messages to the
+//! control state of a run (everything but its conversation).
+//!
+//! Invariant: a message leaves the queue only as delivered, dropped or withdrawn.
+
+use std::sync::Arc;
 
 use longhaul_core::event::environment::{
     BudgetRaised, BudgetReached, BudgetWarned, ChildEnded, ChildStarted, RuleAdded, RuleRevoked,
     TimerFired,
 };
+use longhaul_core::event::steer::{SteerDelivered, SteerDelivery, SteerMessage};
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::CallId;
+use longhaul_core::id::{CallId, SteerId};
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::{AnswerScope, GateKind, GateSpec};
 use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::status::{RunError, RunOutcome, RunOutput};
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
-use crate::policy::question::check_question_answer;
+use crate::policy::check_question_answer;
 use crate::state::call::{PendingTimer, ToolCallState, unfired_timer};
-use crate::state::control::{ControlState, OpenChildRun};
+use crate::state::control::{ControlState, OpenChildRun, QueuedSteer};
 use crate::state::stage::{PendingModelCall, RunStage};
 
 impl ControlState {
@@ -51,7 +56,7 @@ impl ControlState {
 
     pub(super) fn apply_child_started(&mut self, data: &ChildStarted) -> ApplyResult {
         match data.call {
-            Some(call) => self.apply_child_call_started(call, data)?,
+            Some(call) => self.start_child_call(call, data)?,
             None => self.apply_grading_started(data.child)?,
         }
         let ChildStarted { child: id, agent, call, .. } = data.clone();
@@ -59,11 +64,7 @@ impl ControlState {
         NO_MESSAGES
     }
 
-    fn apply_child_call_started(
-        &mut self,
-        call: CallId,
-        data: &ChildStarted,
-    ) -> Result<(), &'static str> {
+    fn start_child_call(&mut self, call: CallId, data: &ChildStarted) -> Result<(), &'static str> {
         let call = self.call_mut(call)?;
         if call.is_done() {
             return Err("a call that is done can't start a child run");
@@ -200,6 +201,63 @@ impl ControlState {
     pub(crate) fn answers_first_question(&self, text: &str) -> bool {
         let question = self.first_open_question();
         question.is_some_and(|(_, question)| check_question_answer(question, text).is_ok())
+    }
+
+    pub(super) fn apply_steer_queued(&mut self, data: &SteerMessage) -> ApplyResult {
+        self.submitters.add(&data.by);
+        let answers =
+            data.delivery != SteerDelivery::FollowUp && self.answers_first_question(&data.text);
+        self.people.steers.push(QueuedSteer {
+            id: data.steer,
+            text: data.text.as_str().into(),
+            delivery: data.delivery,
+            answers,
+            is_task: data.is_task,
+            by: data.by.clone(),
+        });
+        NO_MESSAGES
+    }
+
+    /// Returns the text of a queued message that gives the run a further task. `None` means that
+    /// the message is an ordinary one, or not queued.
+    pub(crate) fn text_of_queued_message_if_task(&self, id: SteerId) -> Option<Arc<str>> {
+        let steer = self.people.steers.iter().find(|steer| steer.id == id && steer.is_task)?;
+        Some(Arc::clone(&steer.text))
+    }
+
+    pub(super) fn apply_steer_changed(&mut self, data: &SteerMessage) -> ApplyResult {
+        self.submitters.add(&data.by);
+        let is_answer = self.first_asking_call().map(|_| self.answers_first_question(&data.text));
+        if let Some(steer) = self.people.steers.iter_mut().find(|steer| steer.id == data.steer) {
+            steer.text = data.text.as_str().into();
+            steer.delivery = data.delivery;
+            steer.by.clone_from(&data.by);
+            steer.answers =
+                data.delivery != SteerDelivery::FollowUp && is_answer.unwrap_or(steer.answers);
+        }
+        NO_MESSAGES
+    }
+
+    pub(super) fn remove_steer(&mut self, id: SteerId) -> ApplyResult {
+        self.people.steers.retain(|steer| steer.id != id);
+        NO_MESSAGES
+    }
+
+    pub(super) fn apply_steer_delivered(&mut self, data: &SteerDelivered) -> ApplyResult {
+        let Some(index) = self.people.steers.iter().position(|steer| steer.id == data.steer) else {
+            return Err("this message is not queued");
+        };
+        let steer = self.people.steers.remove(index);
+        self.guards.forget_repetitions();
+        self.outcome.reset_count();
+        if !data.as_answer {
+            return self.add_message_between_turns(Message::user(steer.text));
+        }
+        if let Some(call) = self.first_asking_call() {
+            let text = data.answer.clone().unwrap_or_else(|| steer.text.to_string());
+            self.call_mut(call)?.state = ToolCallState::from_result_text(text, false);
+        }
+        NO_MESSAGES
     }
 }
 

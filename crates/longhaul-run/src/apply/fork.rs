@@ -11,12 +11,10 @@ use longhaul_core::status::RunError;
 
 use crate::apply::ApplyResult;
 use crate::apply::outcome::{GRADER_FAILED, NOT_MET};
-use crate::state::call::{CopiedToolCallOrigin, ToolCallState, TrackedToolCall};
-use crate::state::control::{ControlState, OpenChildRun, PeopleState, RetryCounts};
+use crate::state::call::{CopiedToolCallOrigin, ToolCallState, TrackedCall};
+use crate::state::control::{ControlState, OpenChildRun, PeopleState, RetryCounts, StopReasons};
 use crate::state::driver::DriverState;
-use crate::state::outcome::Grading;
-use crate::state::stage::{ConcludingRunState, PendingModelCall, RunStage};
-use crate::state::stop::StopReasons;
+use crate::state::stage::{ConcludingRunState, Grading, PendingModelCall, RunStage};
 
 /// Result given to a call that waited for a child run when the run failed and was retried.
 const CHILD_RUN_LEFT: &str = "the run that had started this child run has failed";
@@ -114,7 +112,7 @@ impl ControlState {
 /// Resets a call of the failed run that has no recorded result, for the retry. A call that was
 /// started is started or continued again if that may be repeated; otherwise a person is asked
 /// whether it has taken effect.
-fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: CopiedToolCallOrigin) {
+fn reset_call_of_failed_run(call: &mut TrackedCall, earlier: CopiedToolCallOrigin) {
     call.origin = Some(match call.origin {
         None => earlier,
         Some(first) => CopiedToolCallOrigin {
@@ -166,7 +164,7 @@ fn reset_call_of_failed_run(call: &mut TrackedToolCall, earlier: CopiedToolCallO
 
 /// Takes back the permission to start a call, so that the retry asks again. A call that has started
 /// and may be repeated, or that its tool continues, keeps its permission.
-fn drop_approval_of_call(call: &mut TrackedToolCall) {
+fn drop_approval_of_call(call: &mut TrackedCall) {
     if call.state != ToolCallState::Ready || call.suspended.is_some() {
         return;
     }

@@ -12,7 +12,7 @@ use longhaul_core::status::RunError;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::output::output_from_human_edit;
-use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::state::call::{ToolCallState, TrackedCall};
 use crate::state::control::ControlState;
 use crate::state::stage::{PendingModelCall, RunStage};
 
@@ -124,7 +124,7 @@ impl ControlState {
         NO_MESSAGES
     }
 
-    fn call_waiting_at_gate(&mut self, gate: GateId) -> Option<&mut TrackedToolCall> {
+    fn call_waiting_at_gate(&mut self, gate: GateId) -> Option<&mut TrackedCall> {
         let mut calls = self.calls_mut().iter_mut();
         calls.find(|call| call.gate() == Some(gate))
     }
@@ -262,7 +262,7 @@ impl ControlState {
 
 /// Continues a call whose gate nobody has answered in time. A tool that has asked a question learns
 /// that nobody answered; any other call gets this as an error result.
-fn continue_after_timeout(call: &mut TrackedToolCall) {
+fn continue_after_timeout(call: &mut TrackedCall) {
     if !call.try_answer_question(ToolQuestionAnswer::Unanswered) {
         let text = "nobody answered before the deadline";
         call.state = ToolCallState::from_result_text(text, true);
@@ -284,7 +284,7 @@ fn to_tool_answer(answer: &Answer) -> ToolQuestionAnswer {
 
 /// Allows a call to start, with the arguments that a person edited. `None` means that nobody edited
 /// them.
-fn approve_call(call: &mut TrackedToolCall, edited_arguments: Option<&RawJson>) {
+fn approve_call(call: &mut TrackedCall, edited_arguments: Option<&RawJson>) {
     call.state = ToolCallState::Ready;
     if let Some(edited) = edited_arguments {
         call.edited = Some(edited.clone());
@@ -295,7 +295,7 @@ fn approve_call(call: &mut TrackedToolCall, edited_arguments: Option<&RawJson>) 
     }
 }
 
-fn apply_approval_answer(call: &mut TrackedToolCall, answer: &Answer) {
+fn apply_approval_answer(call: &mut TrackedCall, answer: &Answer) {
     match &answer.decision {
         GateDecision::Approve | GateDecision::Complete | GateDecision::Answer(_) => {
             approve_call(call, None);
@@ -312,7 +312,7 @@ fn apply_approval_answer(call: &mut TrackedToolCall, answer: &Answer) {
     record_approval_note(call, answer);
 }
 
-fn record_approval_note(call: &mut TrackedToolCall, answer: &Answer) {
+fn record_approval_note(call: &mut TrackedCall, answer: &Answer) {
     call.approval_note.clone_from(&answer.note);
     call.approval_payload.clone_from(&answer.payload);
 }
@@ -345,7 +345,7 @@ fn note_and_payload_text(answer: &Answer) -> Option<String> {
 /// Applies an answer about a call in doubt (outcome unknown). Approve: the call has not taken
 /// effect and may run again. Reject: the call has not taken effect and must not run. Any other
 /// answer: its text is the result of the call.
-fn apply_in_doubt_answer(call: &mut TrackedToolCall, answer: &Answer) {
+fn apply_in_doubt_answer(call: &mut TrackedCall, answer: &Answer) {
     call.state = match &answer.decision {
         GateDecision::Approve | GateDecision::Edit(_) => {
             record_approval_note(call, answer);

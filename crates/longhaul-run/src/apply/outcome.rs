@@ -11,8 +11,7 @@ use serde::Deserialize;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::state::control::ControlState;
-use crate::state::outcome::Grading;
-use crate::state::stage::RunStage;
+use crate::state::stage::{Grading, RunStage};
 
 /// Error code of a run whose result was not accepted in its last allowed grading round.
 pub(super) const NOT_MET: &str = "outcome_not_met";

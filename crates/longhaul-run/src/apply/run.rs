@@ -11,11 +11,10 @@ use longhaul_core::wait::{OutageWait, WaitReason};
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::state::call::PendingTimer;
-use crate::state::control::{ControlState, PeopleState};
+use crate::state::control::{Cancellation, ControlState, MissingDependency, PeopleState};
 use crate::state::driver::Activity;
 use crate::state::guards::Guards;
 use crate::state::stage::{EndedRun, PendingModelCall, ProviderOutage, RunStage};
-use crate::state::stop::{Cancellation, MissingDependency};
 
 impl ControlState {
     pub(super) fn apply_run_claimed(&mut self, data: &RunClaimed) -> ApplyResult {

@@ -1,25 +1,29 @@
 //! Applies events about tool calls to the control state of a run (everything but its conversation).
 //!
 //! Invariant: a call has at most one result.
+//!
+//! A tool suspends a call that needs an answer or more time.
 
 use std::sync::Arc;
 
 use longhaul_core::event::tool::{
-    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolKeyTaken, ToolStarted, ToolVerified,
-    VerifyOutcome,
+    LateToolResultEvent, ToolEnded, ToolInDoubt, ToolInputRequired, ToolKeyTaken, ToolPending,
+    ToolResumed, ToolStarted, ToolSuspension, ToolVerified, VerifyOutcome,
 };
 use longhaul_core::id::CallId;
 use longhaul_core::policy::effect_key::EffectKeyState;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
-use crate::policy::control_tool_names::{FINISH, wait_timer_id};
-use crate::policy::in_doubt::reason_of_claimed_key;
+use crate::policy::in_doubt::key_taken_reason;
 use crate::policy::output::first_rule_finish_output;
-use crate::state::call::{PendingTimer, ToolCallState, TrackedToolCall};
+use crate::policy::{FINISH, poll_timer_id, wait_timer_id};
+use crate::state::call::{CallSuspension, PendingTimer, ToolCallState, TrackedCall};
 use crate::state::control::{ARTIFACTS_MAX, ControlState};
 
+const NOT_STARTED: &str = "only a started call can be suspended";
+
 impl ControlState {
-    pub(super) fn call_mut(&mut self, id: CallId) -> Result<&mut TrackedToolCall, &'static str> {
+    pub(super) fn call_mut(&mut self, id: CallId) -> Result<&mut TrackedCall, &'static str> {
         let mut calls = self.calls_mut().iter_mut();
         calls.find(|call| call.id == id).ok_or("the current reply has no such call")
     }
@@ -48,10 +52,6 @@ impl ControlState {
         NO_MESSAGES
     }
 
-    pub(super) fn apply_tool_failed(&mut self, data: &ToolEnded) -> ApplyResult {
-        self.apply_tool_ended(data, true)
-    }
-
     pub(super) fn apply_tool_key_taken(&mut self, data: &ToolKeyTaken) -> ApplyResult {
         let epoch = self.driver.epoch;
         let call = self.call_mut(data.call)?;
@@ -69,7 +69,7 @@ impl ControlState {
                 call.state = ToolCallState::InDoubt {
                     policy: data.in_doubt.unwrap_or_default(),
                     can_verify: false,
-                    reason: Some(reason_of_claimed_key(&call.classification, data.holder)),
+                    reason: Some(key_taken_reason(&call.classification, data.holder)),
                 };
             }
             // The result follows.
@@ -151,4 +151,73 @@ impl ControlState {
         }
         NO_MESSAGES
     }
+
+    pub(super) fn apply_tool_input_required(&mut self, data: &ToolInputRequired) -> ApplyResult {
+        let call = self.call_mut(data.call)?;
+        let suspended = suspend_call(call, &data.suspension)?;
+        suspended.questions = suspended.questions.saturating_add(1);
+        suspended.question = Some(data.question.clone());
+        call.state = ToolCallState::InputRequired;
+        self.totals.add_active(data.active);
+        NO_MESSAGES
+    }
+
+    pub(super) fn apply_tool_pending(&mut self, data: &ToolPending) -> ApplyResult {
+        let (run, epoch) = (self.id, self.driver.epoch);
+        let call = self.call_mut(data.call)?;
+        let is_due = call.state == ToolCallState::Ready && call.is_tool_poll_due();
+        // In a copy of a failed run's journal, the id of the timer that has fired is another one.
+        let is_postponed = is_due || matches!(call.state, ToolCallState::Pending(_));
+        if is_postponed {
+            call.state = ToolCallState::Started(epoch);
+        }
+        let suspended = suspend_call(call, &data.suspension)?;
+        if is_postponed {
+            suspended.postponed = suspended.postponed.saturating_add(1);
+        }
+        suspended.since.get_or_insert(data.since);
+        suspended.message.clone_from(&data.message);
+        suspended.given_up = data.given_up;
+        suspended.polls = suspended.polls.saturating_add(1);
+        let timer = poll_timer_id(run, data.call, suspended.polls);
+        let until = data.until;
+        call.state = ToolCallState::Pending(PendingTimer { timer, until, fired: false });
+        self.totals.add_active(data.active);
+        NO_MESSAGES
+    }
+
+    pub(super) fn apply_tool_resumed(&mut self, data: &ToolResumed) -> ApplyResult {
+        if self.stop.cancel.is_some() {
+            return Err("a run that is being cancelled continues no calls");
+        }
+        let epoch = self.driver.epoch;
+        let call = self.call_mut(data.call)?;
+        // In a copy of a failed run's journal, the id of the timer that has fired is another one.
+        let may_continue = matches!(call.state, ToolCallState::Pending(_));
+        if !may_continue && !call.may_start_under_claim(epoch) {
+            return Err("this call may not continue in its current state");
+        }
+        let suspended = call.suspended.as_mut().ok_or("this call was not suspended")?;
+        let suspended = Arc::make_mut(suspended);
+        suspended.resumes = data.attempt;
+        suspended.postponed = 0;
+        call.state = ToolCallState::Started(epoch);
+        self.retries.tool_calls =
+            self.retries.tool_calls.saturating_add(u32::from(data.attempt > 1));
+        NO_MESSAGES
+    }
+}
+
+/// Stores the data with which the tool continues the suspended call later. Removes the answer to
+/// the tool's earlier question.
+fn suspend_call<'a>(
+    call: &'a mut TrackedCall,
+    suspension: &ToolSuspension,
+) -> Result<&'a mut CallSuspension, &'static str> {
+    let ToolCallState::Started(_) = call.state else { return Err(NOT_STARTED) };
+    let suspended = Arc::make_mut(call.suspended.get_or_insert_default());
+    suspended.suspension = suspension.clone();
+    suspended.answer = None;
+    suspended.resumes = 0;
+    Ok(suspended)
 }

@@ -15,7 +15,7 @@ use longhaul_core::usage::BudgetAmount;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::output::{first_rule_text_output, output_from_data_fields};
-use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::state::call::{ToolCallState, TrackedCall};
 use crate::state::control::ControlState;
 use crate::state::guards::is_empty_reply;
 use crate::state::stage::{
@@ -74,13 +74,13 @@ impl ControlState {
     fn record_runtime_messages(&mut self, messages: &[RuntimeMessage]) -> Vec<Message> {
         for message in messages {
             match message.topic {
-                RuntimeMessageTopic::Output => self.guards.invalid_answers.mark_reported(),
-                RuntimeMessageTopic::Loop => self.guards.same_calls.mark_warned(),
+                RuntimeMessageTopic::Output => self.guards.invalid_answers.reported = true,
+                RuntimeMessageTopic::Loop => self.guards.same_calls.warned = true,
                 RuntimeMessageTopic::Signal => self.unread_reports.clear(),
-                RuntimeMessageTopic::NoProgress => self.guards.known_calls.mark_warned(),
-                RuntimeMessageTopic::RepeatedText => self.guards.same_text.mark_warned(),
-                RuntimeMessageTopic::Compaction => self.guards.compactions.mark_warned(),
-                RuntimeMessageTopic::EmptyReply => self.guards.empty_replies.mark_warned(),
+                RuntimeMessageTopic::NoProgress => self.guards.known_calls.warned = true,
+                RuntimeMessageTopic::RepeatedText => self.guards.same_text.warned = true,
+                RuntimeMessageTopic::Compaction => self.guards.compactions.warned = true,
+                RuntimeMessageTopic::EmptyReply => self.guards.empty_replies.warned = true,
                 RuntimeMessageTopic::World => {}
             }
         }
@@ -298,20 +298,19 @@ fn stage_after_reply(data: &TurnCompleted) -> RunStage {
             }
             (None, None) => first_rule_text_output(data.reply.text()),
         };
-        let by_handler = data.reply.api == HANDLER_API;
         return RunStage::Concluding(ConcludingRunState {
-            by_handler,
-            ..ConcludingRunState::new(output, false)
+            output,
+            by_handler: data.reply.api == HANDLER_API,
+            ..ConcludingRunState::default()
         });
     }
-    // A call of a truncated reply may have incomplete arguments, so it never runs.
     let state = match data.stop == StopReason::MaxTokens {
         true => ToolCallState::from_result_text(TRUNCATED_CALL_RESULT, true),
         false => ToolCallState::Unevaluated,
     };
     let calls =
         data.reply.tool_calls().zip(&data.calls).zip(1..).map(|((call, classification), index)| {
-            TrackedToolCall {
+            TrackedCall {
                 id: CallId { turn: data.turn, index },
                 provider_id: call.id.clone(),
                 input: call.input.clone(),

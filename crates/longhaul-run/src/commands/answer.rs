@@ -17,9 +17,9 @@ use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Timestamp;
 use serde_json::Value;
 
-use crate::context::DecisionContext;
+use crate::decision::DecisionContext;
+use crate::policy::check_question_answer;
 use crate::policy::digest::edited_content_digest;
-use crate::policy::question::check_question_answer;
 use crate::rejection::Rejection;
 use crate::state::submitters::is_submitter;
 
@@ -218,7 +218,7 @@ fn current_approvers<'a>(gate: &'a GateRow, ctx: &DecisionContext) -> BTreeSet<&
 
 /// Returns the scope of the remembered approval that an answer adds if it closes its gate: the
 /// narrowest scope of all votes. `None` means that the answer adds none.
-pub fn scope_of_remembered_approval(
+pub fn remembered_scope(
     gate: &GateRow,
     answer: &Answer,
     agent: AgentName,

@@ -9,8 +9,10 @@ use longhaul_core::status::RunError;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 
-use crate::advance::{advance_run, fail_run, park_until_retry, release_run, retry_or_fail_run};
-use crate::advance::{block_on_refused_access, outage_retry_hint, wait_for_provider};
+use crate::advance::{
+    advance_run, block_on_refused_access, fail_run, outage_retry_hint, park_until_retry,
+    release_run, retry_or_fail_run, wait_for_provider,
+};
 use crate::decide::model_replied::{FailedCall, ModelCallCharge, record_failed_call};
 use crate::decision::{Decision, RecordResult};
 use crate::state::stage::RunStage;
@@ -28,7 +30,7 @@ pub(super) fn handle_model_failure(
     let class = failure.class;
     let control = &decision.control;
     let must_stop = control.stop.ends_run()
-        || control.is_timed_out()
+        || control.attempt.timed_out
         || control.budget.is_active_time_used_up();
     let fallback = if must_stop { None } else { fallback_model(decision, &failure) };
     let may_continue = fallback.is_some() || may_continue_after(decision, &failure);

@@ -20,7 +20,7 @@ use crate::input::{ToolCallResult, ToolCallStatus};
 use crate::policy::in_doubt;
 use crate::policy::rules::in_doubt_policy;
 use crate::rejection::Rejection;
-use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::state::call::{ToolCallState, TrackedCall};
 
 pub(super) fn record_tool_results(
     decision: &mut Decision<'_>,
@@ -36,8 +36,8 @@ pub(super) fn record_tool_results(
                 && !call.is_running_under_claim(current_epoch)
                 && tool.status == ToolCallStatus::Interrupted
         });
-        let is_cancelled = suspended.is_some_and(TrackedToolCall::must_cancel_remote);
-        let reason = suspended.and_then(TrackedToolCall::give_up_reason);
+        let is_cancelled = suspended.is_some_and(TrackedCall::must_cancel_remote);
+        let reason = suspended.and_then(TrackedCall::give_up_reason);
         let give_up_text = reason.map(|reason| format!("{reason}; {}", tool.output.joined_text()));
         if suspended.is_some() && !is_cancelled {
             // A result has arrived in the meantime.
@@ -53,11 +53,11 @@ pub(super) fn record_tool_results(
             continue;
         }
         let ended = ToolEnded { call: tool.call, output: tool.output, active: tool.active };
+        let call = decision.control.call(tool.call);
+        let has_remote_work = call.is_some_and(TrackedCall::must_cancel_remote);
         let event = match tool.status {
             // Dropping the request to the tool has not stopped the work of the other system.
-            ToolCallStatus::Interrupted
-                if !is_cancelled && has_remote_work_for_call(decision, tool.call) =>
-            {
+            ToolCallStatus::Interrupted if !is_cancelled && has_remote_work => {
                 record_interrupted_poll(decision, (tool.call, tool.active))?;
                 continue;
             }
@@ -81,18 +81,10 @@ pub(super) fn record_tool_results(
     advance_run(decision)
 }
 
-/// Returns whether another system, such as an MCP server, still works for this suspended call.
-fn has_remote_work_for_call(decision: &Decision<'_>, id: CallId) -> bool {
-    decision.control.call(id).is_some_and(TrackedToolCall::must_cancel_remote)
-}
-
 /// Records a progress report of a running tool call. Such a report is only for people and does not
 /// change the run's state. It is accepted during a cancel too, because the call's actions must stay
 /// visible until the call has ended.
-pub(super) fn record_tool_progress(
-    decision: &mut Decision<'_>,
-    progress: ToolProgress,
-) -> RecordResult {
+pub(super) fn record_progress(decision: &mut Decision<'_>, progress: ToolProgress) -> RecordResult {
     let current_epoch = decision.control.driver.epoch;
     let runs = |state: &ToolCallState| *state == ToolCallState::Started(current_epoch);
     if !has_call_in_state(decision, progress.call, runs) {

@@ -11,9 +11,9 @@ use longhaul_core::status::RunOutput;
 use longhaul_core::time::{Millis, Timestamp};
 use serde_json::Value;
 
-use crate::policy::control_tool_names::{ASK_HUMAN, FINISH, REPORT_BLOCKED, REPORT_PROGRESS, WAIT};
 use crate::policy::output::first_rule_finish_output;
-use crate::state::call::TrackedToolCall;
+use crate::policy::{ASK_HUMAN, FINISH, REPORT_BLOCKED, REPORT_PROGRESS, WAIT};
+use crate::state::call::TrackedCall;
 
 /// A parsed call of a control tool, such as `ask_human` or `wait`.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,77 +49,62 @@ pub(crate) enum ControlToolCall {
 }
 
 /// Parses a call of a control tool. `None` means that the call is for an ordinary tool.
-pub(crate) fn parse_control_tool_call(
-    call: &TrackedToolCall,
-    now: Timestamp,
-) -> Option<ControlToolCall> {
-    let parse: fn(&Value, Timestamp) -> ControlToolCall = match call.classification.tool.as_str() {
+pub(crate) fn control_tool_call(call: &TrackedCall, now: Timestamp) -> Option<ControlToolCall> {
+    type Parse = fn(&Value, Timestamp) -> Result<ControlToolCall, String>;
+    let parse: Parse = match call.classification.tool.as_str() {
         ASK_HUMAN => |input, _| parse_question(input),
         REPORT_BLOCKED => |input, _| parse_blocked_report(input),
         REPORT_PROGRESS => |input, _| parse_progress_report(input),
         WAIT => parse_wait,
-        FINISH => |input, _| ControlToolCall::Finish(first_rule_finish_output(input)),
+        FINISH => |input, _| Ok(ControlToolCall::Finish(first_rule_finish_output(input))),
         _ => return None,
     };
-    Some(parse(&call.arguments().to_value(), now))
+    let parsed = parse(&call.arguments().to_value(), now);
+    Some(parsed.unwrap_or_else(ControlToolCall::Invalid))
 }
 
 fn string_field(input: &Value, name: &str) -> Option<String> {
     input.get(name)?.as_str().map(str::to_owned)
 }
 
-fn parse_question(input: &Value) -> ControlToolCall {
-    let Some(ask) = string_field(input, "question") else {
-        return ControlToolCall::Invalid("`question` must be a string".into());
-    };
-    let options = match input.get("options").filter(|options| !options.is_null()) {
-        Some(options) => serde_json::from_value::<Vec<String>>(options.clone()),
-        None => Ok(Vec::new()),
-    };
-    let Ok(options) = options else {
-        return ControlToolCall::Invalid("`options` must be a list of texts".into());
-    };
-    if let Err(error) = check_question_options(&options) {
-        return ControlToolCall::Invalid(format!("`options` can't be offered: {error}"));
-    }
-    let Some(schema) = input.get("schema") else {
-        return ControlToolCall::Question { ask, options, schema: None };
-    };
-    match Form::from_schema(schema) {
-        Ok(_) if options.is_empty() => {
-            let schema = Some(RawJson::from_serialize(schema));
-            ControlToolCall::Question { ask, options, schema }
-        }
-        Ok(_) => ControlToolCall::Invalid("set `options` or `schema`, not both".into()),
-        Err(error) => {
-            ControlToolCall::Invalid(format!("`schema` can't be shown as a form: {error}"))
+fn parse_question(input: &Value) -> Result<ControlToolCall, String> {
+    let ask = string_field(input, "question").ok_or("`question` must be a string")?;
+    let options = input.get("options").filter(|options| !options.is_null());
+    let options = options.map(|options| serde_json::from_value::<Vec<String>>(options.clone()));
+    let options = options.transpose().map_err(|_| "`options` must be a list of texts")?;
+    let options = options.unwrap_or_default();
+    check_question_options(&options)
+        .map_err(|error| format!("`options` can't be offered: {error}"))?;
+    let schema = input.get("schema");
+    if let Some(schema) = schema {
+        Form::from_schema(schema)
+            .map_err(|error| format!("`schema` can't be shown as a form: {error}"))?;
+        if !options.is_empty() {
+            return Err("set `options` or `schema`, not both".to_owned());
         }
     }
+    let schema = schema.map(RawJson::from_serialize);
+    Ok(ControlToolCall::Question { ask, options, schema })
 }
 
-fn parse_blocked_report(input: &Value) -> ControlToolCall {
-    string_field(input, "reason").map_or_else(
-        || ControlToolCall::Invalid("`reason` must be a string".into()),
-        ControlToolCall::Blocked,
-    )
+fn parse_blocked_report(input: &Value) -> Result<ControlToolCall, String> {
+    let reason = string_field(input, "reason").ok_or("`reason` must be a string")?;
+    Ok(ControlToolCall::Blocked(reason))
 }
 
-fn parse_progress_report(input: &Value) -> ControlToolCall {
-    let percent = input.get("percent").and_then(Value::as_f64).unwrap_or(-1.0);
-    if !(0.0..=100.0).contains(&percent) {
-        return ControlToolCall::Invalid("`percent` must be a number from 0 to 100".into());
-    }
-    ControlToolCall::Progress {
-        percent: percent as u8,
-        message: string_field(input, "message").unwrap_or_default(),
-    }
+fn parse_progress_report(input: &Value) -> Result<ControlToolCall, String> {
+    let percent = input.get("percent").and_then(Value::as_f64);
+    let percent = percent.filter(|percent| (0.0..=100.0).contains(percent));
+    let percent = percent.ok_or("`percent` must be a number from 0 to 100")? as u8;
+    let message = string_field(input, "message").unwrap_or_default();
+    Ok(ControlToolCall::Progress { percent, message })
 }
 
-/// Maximum duration of a `wait` call: one year. A model that asks for more has made a mistake.
+/// Maximum duration of a `wait` call.
 const WAIT_MAX: Millis = Millis::from_secs(366 * 24 * 60 * 60);
 
-/// Parses a duration that a model has written, such as `2h 30m`, `4d`, `2 hours` or `PT2H`. `None`
-/// means that the text is not a duration.
+/// Parses a duration in the format of the configuration, such as `2h 30m`, or another common
+/// format.
 fn parse_wait_duration(text: &str) -> Option<Millis> {
     duration::parse_duration(text).or_else(|| {
         let duration: jiff::SignedDuration = text.parse().ok()?;
@@ -127,39 +112,33 @@ fn parse_wait_duration(text: &str) -> Option<Millis> {
     })
 }
 
-fn parse_wait(input: &Value, now: Timestamp) -> ControlToolCall {
+fn parse_wait(input: &Value, now: Timestamp) -> Result<ControlToolCall, String> {
     let conditions = ["for", "until", "child", "signal"];
-    let given_conditions =
-        conditions.iter().filter(|name| input.get(**name).is_some_and(|v| !v.is_null()));
-    if given_conditions.count() > 1 {
-        let reason = "set only one of `for`, `until`, `child` and `signal`";
-        return ControlToolCall::Invalid(reason.into());
+    let given = conditions.iter().filter(|name| input.get(**name).is_some_and(|v| !v.is_null()));
+    if given.count() > 1 {
+        return Err("set only one of `for`, `until`, `child` and `signal`".to_owned());
     }
     if let Some(child) = string_field(input, "child") {
-        return child.parse().map_or_else(
-            |_| ControlToolCall::Invalid("`child` must be the id of a child run".into()),
-            ControlToolCall::WaitForChild,
-        );
+        let child = child.parse().map_err(|_| "`child` must be the id of a child run")?;
+        return Ok(ControlToolCall::WaitForChild(child));
     }
     if let Some(signal) = string_field(input, "signal") {
-        return ControlToolCall::WaitForSignal(signal);
+        return Ok(ControlToolCall::WaitForSignal(signal));
     }
-    let wait = match (string_field(input, "for"), string_field(input, "until")) {
-        (Some(duration), _) => parse_wait_duration(&duration)
-            .map(|duration| (now.plus(duration), ControlToolCall::WaitFor(duration))),
-        (None, Some(at)) => {
-            at.parse().ok().map(|until: Timestamp| (until, ControlToolCall::WaitUntil(until)))
+    let duration = string_field(input, "for").and_then(|text| parse_wait_duration(&text));
+    let until = string_field(input, "until").and_then(|text| text.parse::<Timestamp>().ok());
+    let wait = match (duration, until) {
+        (Some(duration), _) => (now.plus(duration), ControlToolCall::WaitFor(duration)),
+        (None, Some(until)) => (until, ControlToolCall::WaitUntil(until)),
+        (None, None) => {
+            return Err("set `for` to a duration such as \"2h 30m\", `until` to a time such as \
+                 \"2026-01-31T09:00:00Z\", `child` to the id of a child run, or `signal` to a name"
+                .to_owned());
         }
-        (None, None) => None,
     };
-    match wait {
-        Some((until, wait)) if until <= now.plus(WAIT_MAX) => wait,
-        Some(_) => ControlToolCall::Invalid("a wait can last at most one year".into()),
-        None => ControlToolCall::Invalid(
-            "set `for` to a duration such as \"2h 30m\", `until` to a time such as \
-             \"2026-01-31T09:00:00Z\", `child` to the id of a child run, or `signal` to a name"
-                .into(),
-        ),
+    match wait.0 <= now.plus(WAIT_MAX) {
+        true => Ok(wait.1),
+        false => Err("a wait can last at most one year".to_owned()),
     }
 }
 
@@ -171,7 +150,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_micros(1_000_000_000_000_000);
 
     fn check_parsed_wait(input: &Value, expected: &ControlToolCall) {
-        assert_eq!(&parse_wait(input, NOW), expected, "{input}");
+        assert_eq!(parse_wait(input, NOW).as_ref(), Ok(expected), "{input}");
     }
 
     #[test]
@@ -202,12 +181,9 @@ mod tests {
             json!({"child": "researcher"}),
             json!({"for": "5m", "signal": "deploy"}),
         ] {
-            assert!(matches!(parse_wait(&input, NOW), ControlToolCall::Invalid(_)), "{input}");
+            assert!(parse_wait(&input, NOW).is_err(), "{input}");
         }
-        assert!(matches!(
-            parse_progress_report(&json!({"percent": 101})),
-            ControlToolCall::Invalid(_)
-        ));
+        assert!(parse_progress_report(&json!({"percent": 101})).is_err());
         for input in [
             json!({"question": 7}),
             json!({"question": "?", "options": "a"}),
@@ -216,7 +192,7 @@ mod tests {
             json!({"question": "?", "options": ["a", "A"]}),
             json!({"question": "?", "options": vec!["a"; 101]}),
         ] {
-            assert!(matches!(parse_question(&input), ControlToolCall::Invalid(_)), "{input}");
+            assert!(parse_question(&input).is_err(), "{input}");
         }
     }
 }

@@ -7,7 +7,7 @@ use longhaul_core::message::Part;
 use longhaul_core::policy::effect_key::EffectKeyHolder;
 use longhaul_core::status::RunError;
 
-use crate::state::call::TrackedToolCall;
+use crate::state::call::TrackedCall;
 
 /// Maximum length in bytes of the reason why a call is in doubt (outcome unknown).
 const REASON_BYTES_MAX: usize = 2 * 1024;
@@ -37,10 +37,7 @@ pub(crate) fn reason_of_lost_worker(call: &ToolCallClassification) -> String {
 
 /// Returns the reason why a tool call was not started: the outcome of another call with the same
 /// effect key is unknown. `holder` is that other call.
-pub(crate) fn reason_of_claimed_key(
-    call: &ToolCallClassification,
-    holder: EffectKeyHolder,
-) -> String {
+pub(crate) fn key_taken_reason(call: &ToolCallClassification, holder: EffectKeyHolder) -> String {
     let key = call.key.as_ref().map_or("", |key| key.text.as_str());
     let EffectKeyHolder { run, call } = holder;
     format!("the call {call} of {run} with the same effect key `{key}` has an unknown outcome")
@@ -48,7 +45,7 @@ pub(crate) fn reason_of_claimed_key(
 
 /// Returns the question to a person about a call in doubt (outcome unknown). `reason` says why it
 /// is in doubt; older journals have no reason.
-pub(crate) fn in_doubt_question(call: &TrackedToolCall, reason: Option<&str>) -> String {
+pub(crate) fn in_doubt_question(call: &TrackedCall, reason: Option<&str>) -> String {
     let tool = &call.classification.tool;
     let cause = match reason {
         Some(reason) if call.starts == 0 => {
@@ -82,7 +79,7 @@ pub(crate) fn result_text_in_doubt(reason: Option<&str>) -> String {
 
 /// Returns the error of a run that fails because of a call in doubt. `reason` says why the outcome
 /// of the call is unknown.
-pub(crate) fn in_doubt_error(call: &TrackedToolCall, reason: Option<&str>) -> RunError {
+pub(crate) fn in_doubt_error(call: &TrackedCall, reason: Option<&str>) -> RunError {
     let (tool, call_id) = (&call.classification.tool, call.id);
     let reason_suffix = in_doubt_reason_suffix(reason);
     let (message, hint) = match (call.starts, call.replaces) {

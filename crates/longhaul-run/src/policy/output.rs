@@ -11,7 +11,7 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunOutput;
 use serde_json::Value;
 
-use crate::policy::control_tool_names::FINISH;
+use crate::policy::FINISH;
 
 /// Returns the run's output to record with a reply. `None` means that the reply does not end the
 /// run, or that the first version of the rule gives the same output.

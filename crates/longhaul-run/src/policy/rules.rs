@@ -31,10 +31,7 @@ pub(crate) enum RuleDecision {
 /// Evaluates the approval rules for each text of a tool call that rules match, such as a path.
 /// The call is denied if one text is denied, and needs an approval if one text does.
 /// If several rules ask, the question of the first rule and the strictest conditions of all are used.
-pub(crate) fn evaluate_rules(
-    control: &ControlState,
-    call: &ToolCallClassification,
-) -> RuleDecision {
+pub(crate) fn apply_rules(control: &ControlState, call: &ToolCallClassification) -> RuleDecision {
     let rules = &control.policy.rules;
     if is_opaque(call)
         && let Some(reason) = opaque_call_denial(rules, call)
@@ -91,7 +88,7 @@ fn rules_of_call<'a>(
 
 /// Returns whether a person has to approve the tool call before it starts.
 pub fn needs_approval(control: &ControlState, call: &ToolCallClassification) -> bool {
-    let decision = evaluate_rules(control, call);
+    let decision = apply_rules(control, call);
     call.problem.is_none() && matches!(decision, RuleDecision::Ask(_))
 }
 
@@ -103,7 +100,7 @@ pub fn edit_refusal_reason(
     edited: &ToolCallClassification,
     gate: ApprovalRequirement,
 ) -> Option<String> {
-    let rule = match evaluate_rules(control, edited) {
+    let rule = match apply_rules(control, edited) {
         RuleDecision::Allow(_) => return None,
         RuleDecision::Deny(reason) => {
             return Some(format!("a rule forbids this call: {reason}"));
@@ -231,10 +228,7 @@ fn widest_scope(rule: &GateRule) -> AnswerScope {
 
 /// Returns the patterns of the rules that require an approval for the tool of this call and that
 /// accept remembered approvals which apply to all runs of the agent or of the project.
-pub fn patterns_beyond_one_run(
-    policy: &RunPolicy,
-    call: &ToolCallClassification,
-) -> Vec<RulePattern> {
+pub fn shared_patterns(policy: &RunPolicy, call: &ToolCallClassification) -> Vec<RulePattern> {
     let rules = policy.rules.iter();
     let rules_beyond_one_run = rules.filter(|rule| {
         widest_scope(rule) > AnswerScope::Run && requires_approval_of_tool(rule, call)

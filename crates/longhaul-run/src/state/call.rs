@@ -31,7 +31,7 @@ pub(crate) fn unfired_timer(pending: Option<PendingTimer>) -> Option<TimerId> {
 
 /// One tool call of a reply, with its current state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TrackedToolCall {
+pub struct TrackedCall {
     /// Id of the tool call: turn and index within the turn.
     pub id: CallId,
     /// Id that the model provider gave the tool call.
@@ -154,7 +154,7 @@ impl ToolCallState {
     }
 }
 
-impl TrackedToolCall {
+impl TrackedCall {
     /// Returns the arguments to call the tool with: those of the person who edited them, or else
     /// those of the model.
     pub fn arguments(&self) -> &RawJson {

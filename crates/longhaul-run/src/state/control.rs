@@ -2,34 +2,38 @@
 //!
 //! Invariant: the size of the control state does not grow with the length of a run. Each decision
 //! copies it, so a copy must cost the same at turn 1 and at turn 10,000.
+//!
+//! A run stops working because of a cancel, a failure, a pause or a missing dependency, as soon as
+//! no work is in progress.
 
 use std::sync::Arc;
 
 use longhaul_core::event::gate::GateAnswer;
-use longhaul_core::event::run::{CompactionModel, CompactionPolicy};
+use longhaul_core::event::run::{CancelCause, CompactionModel, CompactionPolicy};
 use longhaul_core::event::steer::SteerDelivery;
+use longhaul_core::event::turn::TurnFailed;
+use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{AgentName, CallId, GateId, RunId, SteerId};
 use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::gate::GateSpec;
+use longhaul_core::policy::retry::is_provider_unavailable;
 use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::RunOutput;
+use longhaul_core::status::{RunError, RunOutput};
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::ModelPricing;
 use longhaul_core::wait::WaitReason;
 use serde::{Deserialize, Serialize};
 
-use crate::state::attempt::Attempt;
 use crate::state::budget::{BudgetState, UsageTotals};
-use crate::state::call::TrackedToolCall;
-use crate::state::driver::{Activity, DriverState};
+use crate::state::call::TrackedCall;
+use crate::state::driver::{Activity, Attempt, DriverState};
 use crate::state::guards::Guards;
-use crate::state::outcome::GradingRounds;
 use crate::state::stage::{
-    ConcludingRunState, PendingModelCall, RunStage, RunningModelCall, RunningToolCalls,
+    ConcludingRunState, GradingRounds, PendingModelCall, ProviderOutage, RunStage,
+    RunningModelCall, RunningToolCalls, TurnState,
 };
-use crate::state::stop::StopReasons;
 use crate::state::submitters::Submitters;
 
 /// Maximum number of artifacts of a run. The engine limits their size.
@@ -78,7 +82,7 @@ pub struct ControlState {
     /// call is computed.
     pub(crate) transcript_bytes: u64,
     /// Artifacts of the run's tool calls, which become artifacts of its output. Bounded.
-    pub(crate) artifacts: Arc<Vec<RawJson>>,
+    pub artifacts: Arc<Vec<RawJson>>,
 }
 
 /// What the run asks people and programs, and what they have told it. A retry and the end of the run
@@ -148,6 +152,36 @@ pub struct RetryCounts {
     pub takeovers: u32,
 }
 
+/// Reasons for which a run stops working, the strongest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StopReasons {
+    /// Cancel of the run. `None` means that nobody has cancelled it.
+    pub(crate) cancel: Option<Cancellation>,
+    /// Error with which the run ends. `None` means that the run is not about to fail.
+    pub(crate) failure: Option<RunError>,
+    /// Principal that has paused the run. `None` means that the run is not about to be paused.
+    pub(crate) pause: Option<String>,
+    /// Missing dependency. `None` means that the run is not blocked on a dependency.
+    pub(crate) blocked: Option<MissingDependency>,
+}
+
+/// Cancel of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Cancellation {
+    /// Who has cancelled the run and why, such as `cancelled by cli:anna`.
+    pub(crate) reason: String,
+    pub(crate) cause: CancelCause,
+}
+
+/// A dependency that a blocked run needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MissingDependency {
+    /// Gate that asks a person for the dependency.
+    pub(crate) gate: GateId,
+    /// Whether a person has resumed the run since.
+    pub(crate) resumed: bool,
+}
+
 impl ControlState {
     pub(crate) fn new(id: RunId, task: &TaskSpec) -> Self {
         Self {
@@ -170,21 +204,10 @@ impl ControlState {
         self.attempt.next_timeout(&self.policy.retry)
     }
 
-    /// Returns whether the current attempt has exceeded its soft timeout.
-    pub const fn is_overdue(&self) -> bool {
-        self.attempt.overdue
-    }
-
-    /// Returns whether the current attempt has reached its hard timeout, so that its work must be
-    /// aborted.
-    pub const fn is_timed_out(&self) -> bool {
-        self.attempt.timed_out
-    }
-
     /// Returns whether the run must not start further work: it is being cancelled or paused, about
     /// to fail, or past its hard timeout.
     pub(crate) const fn must_stop(&self) -> bool {
-        self.stop.stops_run() || self.is_timed_out()
+        self.stop.stops_run() || self.attempt.timed_out
     }
 
     /// Returns the active time that the run's budget still allows, without the work in progress.
@@ -215,7 +238,7 @@ impl ControlState {
 
     /// Returns the agent's instructions about what a summary of the conversation has to keep, in
     /// addition to the runtime's own rules. `None` means that there are none.
-    pub fn compaction_summary_guidance(&self) -> Option<&str> {
+    pub fn summary_guidance(&self) -> Option<&str> {
         self.compaction.policy.as_ref()?.keep.as_deref()
     }
 
@@ -231,11 +254,6 @@ impl ControlState {
         self.compaction.remaining_bytes = bytes;
     }
 
-    /// Returns the artifacts of the run's tool calls so far.
-    pub fn artifacts(&self) -> &[RawJson] {
-        &self.artifacts
-    }
-
     /// Returns the number of the current or next turn, counted from 1 as in the journal.
     pub const fn turn(&self) -> u32 {
         self.turn + 1
@@ -247,47 +265,35 @@ impl ControlState {
 
     /// Returns the tool calls in progress. `None` means that the run is in another stage.
     pub(crate) const fn running_tools(&self) -> Option<&RunningToolCalls> {
-        if let RunStage::ToolsRunning(tools) = &self.stage {
-            return Some(tools);
-        }
-        None
+        if let RunStage::ToolsRunning(tools) = &self.stage { Some(tools) } else { None }
     }
 
     pub(crate) const fn running_tools_mut(&mut self) -> Option<&mut RunningToolCalls> {
-        if let RunStage::ToolsRunning(tools) = &mut self.stage {
-            return Some(tools);
-        }
-        None
+        if let RunStage::ToolsRunning(tools) = &mut self.stage { Some(tools) } else { None }
     }
 
     /// Returns the tool calls of the current reply. Empty if the run is in another stage.
-    pub(crate) fn calls(&self) -> &[TrackedToolCall] {
+    pub(crate) fn calls(&self) -> &[TrackedCall] {
         self.running_tools().map_or(&[], |tools| &tools.calls)
     }
 
-    pub(crate) fn calls_mut(&mut self) -> &mut [TrackedToolCall] {
+    pub(crate) fn calls_mut(&mut self) -> &mut [TrackedCall] {
         self.running_tools_mut().map_or(&mut [], |tools| &mut tools.calls)
     }
 
     /// Returns a tool call of the current reply. `None` if the reply has no such call.
-    pub(crate) fn call(&self, id: CallId) -> Option<&TrackedToolCall> {
+    pub(crate) fn call(&self, id: CallId) -> Option<&TrackedCall> {
         self.calls().iter().find(|call| call.id == id)
     }
 
     /// Returns the data of a run that is ready to call the model. `None` in another stage.
     pub(crate) const fn pending_call(&self) -> Option<&PendingModelCall> {
-        if let RunStage::ModelPending(pending) = &self.stage {
-            return Some(pending);
-        }
-        None
+        if let RunStage::ModelPending(pending) = &self.stage { Some(pending) } else { None }
     }
 
     /// Returns the data of a run that is about to end. `None` in another stage.
     pub(crate) const fn concluding(&self) -> Option<&ConcludingRunState> {
-        if let RunStage::Concluding(concluding) = &self.stage {
-            return Some(concluding);
-        }
-        None
+        if let RunStage::Concluding(concluding) = &self.stage { Some(concluding) } else { None }
     }
 
     pub(crate) fn find_open_gate(&self, gate: GateId) -> Option<&GateSpec> {
@@ -303,9 +309,9 @@ impl ControlState {
 
     /// Returns the suspended calls that the run gives up, because it has to stop, a message
     /// interrupts it, or they take too long, and whose tools must be told so.
-    pub(crate) fn calls_to_give_up(&self) -> impl Iterator<Item = &TrackedToolCall> {
+    pub(crate) fn calls_to_give_up(&self) -> impl Iterator<Item = &TrackedCall> {
         let gives_up_all =
-            self.stop.ends_run() || self.is_timed_out() || self.has_interrupting_steer();
+            self.stop.ends_run() || self.attempt.timed_out || self.has_interrupting_steer();
         let calls = self.calls().iter();
         let calls = calls.filter(move |call| gives_up_all || call.give_up_reason().is_some());
         calls.filter(|call| {
@@ -316,7 +322,7 @@ impl ControlState {
     /// Returns whether the run has a suspended call that its tool must cancel if the run gives it
     /// up.
     pub fn has_call_to_cancel(&self) -> bool {
-        self.calls().iter().any(TrackedToolCall::must_cancel_remote)
+        self.calls().iter().any(TrackedCall::must_cancel_remote)
     }
 
     /// Returns whether a model call is running, or a tool call that must not be repeated. The run
@@ -359,5 +365,60 @@ impl ControlState {
             true => now.duration_since(self.attempt.recorded_until),
             false => Millis::ZERO,
         }
+    }
+
+    /// Returns whether the run waits for the provider after this failure, instead of counting it as
+    /// a failed attempt. During an outage every transient failure belongs to the outage. A fallback
+    /// model whose key or account is refused does not end the wait for the preferred model.
+    pub(crate) fn must_wait_for_provider(&self, failure: &Failure) -> bool {
+        let is_refused_access = matches!(failure.class, FailureClass::Auth | FailureClass::Quota);
+        let is_part_of_outage = is_provider_unavailable(failure)
+            || (self.current_outage().is_some() && failure.class.is_transient())
+            || (is_refused_access && self.unavailable_model().is_some());
+        self.policy.retry.outage.0 > 0 && is_part_of_outage
+    }
+
+    /// Returns what the model calls of the current turn have in common. `None` if the run neither
+    /// calls the model nor is about to.
+    fn turn_state(&self) -> Option<&TurnState> {
+        if let RunStage::ModelRunning(running) = &self.stage {
+            return Some(&running.turn);
+        }
+        self.pending_call().map(|pending| &pending.turn)
+    }
+
+    /// Returns the outage of the provider for which the run waits or during which it calls the
+    /// model. `None` means that no outage is known.
+    pub(crate) fn current_outage(&self) -> Option<ProviderOutage> {
+        self.turn_state()?.outage
+    }
+
+    /// Returns the class of the failure that made the run switch to its fallback model instead of
+    /// waiting for the provider of the preferred model. `None` means that there was no such switch
+    /// in this turn, or that the run has waited for the provider since.
+    pub(crate) fn unavailable_model(&self) -> Option<FailureClass> {
+        self.turn_state()?.unavailable_model
+    }
+
+    /// Returns the value of `unavailable_model` after this failed model call: the value before, if
+    /// there is one, or else the class of the failure if it makes the run switch to the fallback
+    /// model instead of waiting.
+    pub(crate) fn unavailable_model_after(&self, failed: &TurnFailed) -> Option<FailureClass> {
+        let class = failed.failure.class;
+        let is_switch = failed.fallback_model.is_some() && class.is_transient();
+        let is_switch_due_to_outage = is_switch && self.must_wait_for_provider(&failed.failure);
+        self.unavailable_model().or(is_switch_due_to_outage.then_some(class))
+    }
+}
+
+impl StopReasons {
+    /// Returns whether the run is cancelled or about to fail.
+    pub(crate) const fn ends_run(&self) -> bool {
+        self.cancel.is_some() || self.failure.is_some()
+    }
+
+    /// Returns whether the run is cancelled, about to fail, or about to be paused.
+    pub(crate) const fn stops_run(&self) -> bool {
+        self.ends_run() || self.pause.is_some()
     }
 }

@@ -11,8 +11,8 @@ use longhaul_core::message::{HANDLER_API, StopReason};
 use longhaul_core::raw::Hash;
 use serde::{Deserialize, Serialize};
 
-use crate::policy::control_tool_names::{ASK_HUMAN, FINISH, REPORT_BLOCKED, WAIT};
-use crate::state::call::{ToolCallState, TrackedToolCall};
+use crate::policy::{ASK_HUMAN, FINISH, REPORT_BLOCKED, WAIT};
+use crate::state::call::{ToolCallState, TrackedCall};
 
 /// Number of recent calls with which a call and its result are compared.
 const RECENT_CALLS_MAX: usize = 32;
@@ -53,9 +53,9 @@ pub(crate) struct Guards {
 pub(crate) struct RepetitionCount {
     /// Number of repetitions at which the run fails. `None` means that repetitions are not detected.
     limit: Option<u32>,
-    count: u32,
-    /// Whether the model was warned about the current repetitions.
-    warned: bool,
+    pub(crate) count: u32,
+    /// Whether the model was warned since the repetitions began.
+    pub(crate) warned: bool,
 }
 
 impl RepetitionCount {
@@ -74,15 +74,6 @@ impl RepetitionCount {
         } else {
             self.reset();
         }
-    }
-
-    /// Returns the number of repetitions in a row.
-    pub(crate) const fn count(self) -> u32 {
-        self.count
-    }
-
-    pub(crate) const fn mark_warned(&mut self) {
-        self.warned = true;
     }
 
     /// Returns whether the model should be warned about the repetitions.
@@ -111,14 +102,9 @@ impl Guards {
         }
     }
 
-    /// Returns whether the model should be warned that it makes the same calls again and again.
-    pub(crate) fn should_warn_about_same_calls(&self) -> bool {
-        self.same_calls.count >= 2 && self.same_calls.should_warn()
-    }
-
     /// Counts the calls of a reply with their results. All calls must be done. A call that waits for
     /// people or time resets the counts.
-    pub(crate) fn record_calls(&mut self, calls: &[TrackedToolCall]) {
+    pub(crate) fn record_calls(&mut self, calls: &[TrackedCall]) {
         if self.same_calls.limit.is_none() && self.known_calls.limit.is_none() {
             return;
         }
@@ -185,7 +171,7 @@ impl Guards {
 
 /// Returns the fingerprint of a call with its result. `None` means that the call waits for people
 /// or time, which is not a loop however often it is repeated.
-fn fingerprint(call: &TrackedToolCall) -> Option<Hash> {
+fn fingerprint(call: &TrackedCall) -> Option<Hash> {
     let tool = call.classification.tool.as_str();
     if [WAIT, ASK_HUMAN, REPORT_BLOCKED].contains(&tool) {
         return None;
@@ -231,7 +217,7 @@ pub(crate) struct InvalidAnswers {
     count: u32,
     last: Option<Arc<str>>,
     /// Whether the model was informed about the last invalid answer.
-    reported: bool,
+    pub(crate) reported: bool,
 }
 
 impl InvalidAnswers {
@@ -252,11 +238,6 @@ impl InvalidAnswers {
     /// already informed, or that there was no invalid answer.
     pub(crate) fn unreported_problem(&self) -> Option<&Arc<str>> {
         self.last.as_ref().filter(|_| !self.reported)
-    }
-
-    /// Records that the model was informed about the last invalid answer.
-    pub(crate) const fn mark_reported(&mut self) {
-        self.reported = true;
     }
 
     /// Returns the number of invalid answers and the problem of the last one. `None` means that

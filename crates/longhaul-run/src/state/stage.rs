@@ -1,8 +1,12 @@
-//! The stages of a run, each with its own data.
+//! The stages of a run, each with its own data, and the progress of grading the result of a run
+//! against the rubric of its agent.
 
+use std::sync::Arc;
+
+use longhaul_core::event::environment::{GradingVerdict, OutcomeGraded};
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::failure::FailureClass;
-use longhaul_core::id::{Epoch, GateId, TimerId};
+use longhaul_core::id::{Epoch, GateId, RunId, TimerId};
 use longhaul_core::policy::spend_cap::CapHold;
 use longhaul_core::status::{ResultApprovalAnswer, RunOutcome, RunOutput};
 use longhaul_core::time::Timestamp;
@@ -10,8 +14,7 @@ use longhaul_core::usage::BudgetAmount;
 use longhaul_core::wait::{OutageWait, WaitReason};
 use serde::{Deserialize, Serialize};
 
-use crate::state::call::{PendingTimer, TrackedToolCall, unfired_timer};
-use crate::state::outcome::Grading;
+use crate::state::call::{PendingTimer, TrackedCall, unfired_timer};
 
 /// Stage of a run, with the data that only this stage needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +35,38 @@ pub enum RunStage {
     Concluding(ConcludingRunState),
     /// The run has ended. No events may follow.
     Ended(EndedRun),
+}
+
+/// Maximum number of verdicts that the state keeps to be shown. The journal has all of them.
+const VERDICTS_MAX: usize = 10;
+
+/// Progress of grading one result.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Grading {
+    /// No run grades the result yet.
+    #[default]
+    Pending,
+    /// This run grades the result.
+    Running(RunId),
+    /// The grading run has ended. Its verdict is not recorded yet.
+    Ended {
+        /// Run that graded the result.
+        child: RunId,
+        /// Verdict about the result.
+        verdict: GradingVerdict,
+        /// What is missing in the result, or why there is no verdict.
+        note: String,
+    },
+    /// The verdict is recorded.
+    Graded(GradingVerdict),
+}
+
+/// The rounds in which results of the run were graded.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GradingRounds {
+    /// Number of grading rounds since the last accepted result or message of a person.
+    round: u32,
+    verdicts: Arc<Vec<OutcomeGraded>>,
 }
 
 impl Default for RunStage {
@@ -171,7 +206,7 @@ pub struct RunningToolCalls {
     /// Number of the turn that the tool calls belong to.
     pub turn: u32,
     /// Tool calls of the reply, in the model's order.
-    pub calls: Vec<TrackedToolCall>,
+    pub calls: Vec<TrackedCall>,
     /// Output of the run that was recorded with the reply because of its `finish` call. `None`
     /// means that the rule for replies without a recorded output applies.
     pub final_output: Option<RunOutput>,
@@ -181,7 +216,7 @@ pub struct RunningToolCalls {
 }
 
 /// Data of a run that has its output and is about to end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConcludingRunState {
     /// Output of the run, unless a person edits it.
     pub output: RunOutput,
@@ -212,18 +247,32 @@ pub struct EndedRun {
     pub(crate) cancelled_output: Option<Box<RunOutput>>,
 }
 
-impl ConcludingRunState {
-    /// Creates the data of a run that has this output, which nobody has approved yet.
-    pub const fn new(output: RunOutput, by_finish_tool: bool) -> Self {
-        Self {
-            output,
-            by_finish_tool,
-            by_handler: false,
-            grading: Grading::Pending,
-            approved: false,
-            answer: None,
-            gate: None,
-            timer: None,
+impl GradingRounds {
+    /// Returns the number of the next grading round, from 1.
+    pub const fn next_round(&self) -> u32 {
+        self.round.saturating_add(1)
+    }
+
+    /// Returns the latest verdicts, the newest last.
+    pub fn verdicts(&self) -> &[OutcomeGraded] {
+        &self.verdicts
+    }
+
+    /// Records the verdict of a grading round. An accepted result resets the count of rounds.
+    pub(crate) fn record_verdict(&mut self, graded: &OutcomeGraded) {
+        self.round = match graded.verdict {
+            GradingVerdict::Satisfied => 0,
+            GradingVerdict::NotSatisfied | GradingVerdict::GraderFailed => graded.round,
+        };
+        let verdicts = Arc::make_mut(&mut self.verdicts);
+        verdicts.push(graded.clone());
+        if verdicts.len() > VERDICTS_MAX {
+            verdicts.remove(0);
         }
+    }
+
+    /// Restarts the count of grading rounds, because a person sent a message or the run is retried.
+    pub(crate) const fn reset_count(&mut self) {
+        self.round = 0;
     }
 }

@@ -2,40 +2,58 @@
 //!
 //! Invariant: a reply is followed by the results of all its calls before the next reply. The
 //! results of a turn are appended all at once, when the last one is recorded.
+//!
+//! The text of the latest perception (the data that the context provider returned) is in the prompt
+//! and in the conversation, so its state contains only what is needed besides.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::RunPrepared;
+use longhaul_core::event::turn::PerceptionUpdate;
 use longhaul_core::message::Message;
-use longhaul_core::raw::{RawJson, StoredText};
+use longhaul_core::raw::{Hash, RawJson, StoredText};
 use serde::{Deserialize, Serialize};
 
 /// The conversation of a run with the model. Messages are shared, so a request to the model only
 /// copies pointers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transcript {
-    system: StoredText,
-    tools: StoredText,
+    pub system: StoredText,
+    pub tools: StoredText,
     /// Names of the tools that tool calls have added to `tools` during the run. They are the last
     /// ones in `tools`.
     loaded_tools: Vec<String>,
     /// Size in bytes of the definitions that tool calls have added to `tools` during the run.
-    loaded_bytes: u64,
-    model: String,
+    pub(crate) loaded_bytes: u64,
+    pub(crate) model: String,
     /// Names of all models of the run in order of preference, including the first one.
     models: Vec<String>,
-    messages: Arc<Vec<Arc<Message>>>,
+    pub(crate) messages: Arc<Vec<Arc<Message>>>,
     /// Number of messages at the start of `messages` that are summaries written by compactions.
-    summaries: usize,
+    pub(crate) summaries: usize,
     /// Number of messages that compactions have replaced, not counting replaced summaries.
-    dropped: usize,
+    pub(crate) dropped: usize,
     /// Message with the task's input. When the run completes, it is appended to the thread (the
     /// conversation that successive runs share). `None` until the run is prepared.
     task_message: Option<Arc<Message>>,
     /// Messages of tasks that were added to the run after it was created. When the run completes,
     /// they are appended to the thread (the conversation that successive runs share).
-    added_task_messages: Vec<Arc<Message>>,
+    pub(crate) added_task_messages: Vec<Arc<Message>>,
+}
+
+/// State of the latest perception: the data that the context provider returned last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PerceptionState {
+    /// Hash of the state of the outside world (JSON of the context provider) that is in the
+    /// conversation. `None` means that there is no context provider, or that a compaction may have
+    /// removed this state.
+    pub world: Option<Hash>,
+    /// Values that the context provider supplies to tools, by name.
+    pub context: Arc<BTreeMap<String, RawJson>>,
+    /// Names of the tools in the prompt that come from external sources, such as MCP servers.
+    pub external_tools: Arc<Vec<String>>,
 }
 
 impl Default for Transcript {
@@ -57,16 +75,6 @@ impl Default for Transcript {
 }
 
 impl Transcript {
-    /// Returns the system prompt of the run.
-    pub const fn system(&self) -> &StoredText {
-        &self.system
-    }
-
-    /// Returns the definitions of the tools that the model may call.
-    pub const fn tools(&self) -> &StoredText {
-        &self.tools
-    }
-
     /// Returns the name of the model that the run currently uses.
     pub fn current_model(&self) -> &str {
         &self.model
@@ -111,11 +119,6 @@ impl Transcript {
         messages.sum::<u64>() + self.loaded_bytes
     }
 
-    /// Returns the size in bytes of the tool definitions that tool calls have added during the run.
-    pub(crate) const fn loaded_bytes(&self) -> u64 {
-        self.loaded_bytes
-    }
-
     /// Returns whether a tool call has added the tool with this name, as the model sees it.
     pub fn has_loaded_tool(&self, tool_name: &str) -> bool {
         self.loaded_tools.iter().any(|loaded| loaded == tool_name)
@@ -151,25 +154,11 @@ impl Transcript {
         self.task_message = preparation.initial_messages.last().cloned().map(Arc::new);
     }
 
-    /// Adds the message of a task that was added to the run.
-    pub(crate) fn add_task_message(&mut self, message: Message) {
-        self.added_task_messages.push(Arc::new(message));
-    }
-
-    /// Switches the run to another model.
-    pub(crate) fn switch_model(&mut self, model: &str) {
-        model.clone_into(&mut self.model);
-    }
-
     /// Switches the run back to its first model.
     pub(crate) fn switch_to_first_model(&mut self) {
         if let Some(first) = self.models.first() {
             self.model.clone_from(first);
         }
-    }
-
-    pub(crate) fn push_message(&mut self, message: Message) {
-        Arc::make_mut(&mut self.messages).push(Arc::new(message));
     }
 
     /// Removes the last message of the conversation if the model wrote it, and returns it. `None`
@@ -180,32 +169,6 @@ impl Transcript {
         is_reply.then(|| Arc::make_mut(&mut self.messages).pop()).flatten()
     }
 
-    pub(crate) fn clear_messages(&mut self) {
-        Arc::make_mut(&mut self.messages).clear();
-    }
-
-    /// Returns a copy of the conversation without its messages.
-    pub(crate) fn without_messages(&self) -> Self {
-        Self { messages: Arc::default(), ..self.clone() }
-    }
-
-    /// Sets the messages of a conversation that was copied without them.
-    pub(crate) fn set_messages(&mut self, messages: Vec<Arc<Message>>) {
-        self.messages = Arc::new(messages);
-    }
-
-    /// Returns the number of messages at the start of the conversation that are summaries written
-    /// by compactions.
-    pub(crate) const fn summary_messages(&self) -> usize {
-        self.summaries
-    }
-
-    /// Returns the number of messages of the whole run that compactions have replaced, not counting
-    /// replaced summaries.
-    pub(crate) const fn dropped_messages(&self) -> usize {
-        self.dropped
-    }
-
     pub(crate) fn apply_compaction(&mut self, compacted: &MemoryCompacted) {
         let messages = Arc::make_mut(&mut self.messages);
         let replaced = compacted.replaced.min(messages.len());
@@ -213,5 +176,23 @@ impl Transcript {
         self.dropped += replaced - replaced_summaries;
         self.summaries = self.summaries - replaced_summaries + compacted.summary.len();
         messages.splice(0..replaced, compacted.summary.iter().cloned().map(Arc::new));
+    }
+}
+
+impl PerceptionState {
+    pub(crate) fn from_event(event: &RunPrepared) -> Self {
+        Self {
+            world: event.world.as_ref().map(|world| match world {
+                StoredText::Inline(text) => Hash::digest(text.as_bytes()),
+                StoredText::Blob(at) => at.hash,
+            }),
+            context: Arc::new(event.context.clone()),
+            external_tools: Arc::new(event.external_tools.clone()),
+        }
+    }
+
+    pub(crate) fn apply_update(&mut self, update: &PerceptionUpdate) {
+        self.world = Some(update.world_hash);
+        self.context = Arc::new(update.context.clone());
     }
 }

@@ -21,7 +21,7 @@ use longhaul_core::policy::budget::BudgetAccount;
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Timestamp;
-use longhaul_run::retry::{RetryPoint, retry_failed_run};
+use longhaul_run::submit::{RetryPoint, retry_failed_run};
 use longhaul_run::{DecisionContext, EffectKeyOfOtherCall, Rejection, Run, RunInput, decide};
 
 use rows::{Head, RowConflict, Rows};

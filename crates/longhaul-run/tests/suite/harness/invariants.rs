@@ -12,7 +12,6 @@ use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::raw::Hash;
 use longhaul_core::usage::BudgetAmount;
 use longhaul_core::wait::WaitReason;
-use longhaul_run::next::check_message_order;
 use longhaul_run::state::driver::Activity;
 use longhaul_run::{EngineStep, next_engine_step};
 
@@ -164,9 +163,6 @@ fn world_is_in_messages(test_run: &TestRun, messages: &[Arc<Message>]) {
 }
 
 fn check_messages(test_run: &TestRun, messages: &[Arc<Message>]) {
-    if let Err(error) = check_message_order(messages) {
-        panic!("{error}: {messages:?}");
-    }
     if let Err(error) = check_independently(messages) {
         panic!("{error}: {messages:?}");
     }

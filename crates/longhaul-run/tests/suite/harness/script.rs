@@ -17,9 +17,9 @@ use longhaul_core::policy::gate::{
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
-use longhaul_run::commands::{RunCommand, scope_of_remembered_approval};
+use longhaul_run::commands::{RunCommand, remembered_scope};
 use longhaul_run::input::ToolCallStatus;
-use longhaul_run::{RunInput, patterns_beyond_one_run};
+use longhaul_run::{RunInput, shared_patterns};
 
 use super::children::replace_child_names;
 use super::inputs;
@@ -116,7 +116,7 @@ impl TestRun {
     pub(crate) fn with_approvals_beyond_one_run(&self, mut input: RunInput) -> RunInput {
         if let RunInput::ModelReplied(reply) = &mut input {
             for call in &mut reply.calls {
-                let patterns = patterns_beyond_one_run(&self.run.task().policy, call);
+                let patterns = shared_patterns(&self.run.task().policy, call);
                 let rules = self
                     .rows
                     .active_remembered_approvals()
@@ -243,7 +243,7 @@ impl TestRun {
             digest,
         };
         let agent = self.run.task().agent.clone();
-        let scope = scope_of_remembered_approval(gate, &answer, agent.clone());
+        let scope = remembered_scope(gate, &answer, agent.clone());
         let has_rule = self.rows.active_remembered_approvals().any(|rule| {
             Some(&rule.scope) == scope.as_ref() && Some(&rule.pattern) == gate.spec.pattern.as_ref()
         });
