@@ -108,7 +108,7 @@ impl JournalChangeFeed {
                     changed = changes.wait_for_change() => changed?,
                     () = clock.sleep(POLL_INTERVAL) => {}
                 }
-                match self.notify_of_grown_journals(records, at).await {
+                match self.notify_of_growth(records, at).await {
                     Ok(last_seen) => at = last_seen,
                     // The error is transient; subscribers are notified after the next read.
                     Err(Error::Store(StoreError::Busy { .. })) => {}
@@ -119,7 +119,7 @@ impl JournalChangeFeed {
     }
 
     /// Notifies the subscribers of journals that have grown since the given global sequence number.
-    async fn notify_of_grown_journals(
+    async fn notify_of_growth(
         &self,
         records: &dyn RecordStore,
         mut at: GlobalSeq,

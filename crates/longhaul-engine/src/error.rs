@@ -142,6 +142,11 @@ pub enum Error {
     },
 }
 
+/// Returns the error for a request that is invalid for this reason.
+pub(crate) fn invalid_task<T>(reason: impl Into<String>) -> Result<T> {
+    Err(Rejection::InvalidTask(reason.into()).into())
+}
+
 impl Error {
     /// Returns the stable error code for programs.
     pub const fn code(&self) -> &'static str {

@@ -4,54 +4,40 @@
 //! store.
 
 mod answer;
-mod approver_limits;
-mod batch;
-mod budget;
 mod chains;
-mod child;
 mod commands;
-mod idempotency;
 mod inboxes;
 mod keys;
 mod lane_busy;
 mod lifecycle;
-mod links;
 mod memory;
-mod model_calls;
 mod queries;
 mod redact;
-mod rules;
 mod schedules;
-mod served_inboxes;
-mod signal;
 mod spend;
-mod stats;
 mod submit;
 mod transcript;
-mod watch;
 
 use std::sync::Arc;
 
 use longhaul_core::change::{JournalBatch, RowChange};
 use longhaul_core::request::IdempotencyKey;
 
-pub use crate::handle::answer::GateAnswerOutcome;
-pub use crate::handle::approver_limits::UnpricedModel;
-pub use crate::handle::commands::QueuedSteerMessage;
-pub use crate::handle::inboxes::{build_inbox_task, quote_toml_key};
-pub use crate::handle::keys::{CallerIdentity, IssuedApiKey, NewKeyRequest};
-pub use crate::handle::links::{CreateGateLinkRequest, ResolvedGateLink};
-pub use crate::handle::memory::ThreadMessage;
-pub use crate::handle::model_calls::ModelCallOutcome;
-pub use crate::handle::signal::NewSignalGate;
-pub use crate::handle::submit::{SubmitOutcome, check_idempotency_key};
-pub use crate::handle::watch::JournalStream;
-
-use crate::agent::directory::{AgentDirectory, SimilarName};
-use crate::agent::{Agent, AgentRegistry, RunPolicyDefaults};
+use crate::agent::{Agent, AgentDirectory, AgentRegistry, RunPolicyDefaults, SimilarName};
 use crate::error::{Rejection, Result};
 use crate::guard::redaction::Redaction;
 use crate::services::Services;
+
+pub use crate::handle::answer::{GateAnswerOutcome, NewSignalGate};
+pub use crate::handle::commands::QueuedSteerMessage;
+pub use crate::handle::inboxes::{build_inbox_task, quote_toml_key};
+pub use crate::handle::keys::{
+    CallerIdentity, CreateGateLinkRequest, IssuedApiKey, NewKeyRequest, ResolvedGateLink,
+};
+pub use crate::handle::memory::ThreadMessage;
+pub use crate::handle::spend::UnpricedModel;
+pub use crate::handle::submit::{SubmitOutcome, check_idempotency_key};
+pub use crate::handle::transcript::{JournalStream, ModelCallOutcome};
 
 /// Handle to the engine, through which people and programs submit, query and control runs. Cheap to
 /// clone; clones share state.

@@ -10,16 +10,18 @@ use longhaul_core::time::{Clock, Millis};
 
 /// Why the work of code outside the engine has no result.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum GuardError {
+pub enum GuardError {
+    /// The work panicked with this message.
     #[error("panicked: {0}")]
     Panicked(String),
+    /// The work took longer than this.
     #[error("took longer than {}", format_duration(*.0))]
     TimedOut(Millis),
 }
 
 /// Waits for the work of code outside the engine, such as a tool. Its panic is caught, and it is dropped
 /// after the timeout.
-pub(crate) async fn guard<T>(
+pub async fn guard<T>(
     clock: &dyn Clock,
     timeout: Millis,
     work: impl Future<Output = T>,

@@ -3,9 +3,6 @@
 //! Invariant: the order of the sections is fixed, and what changes from run to run comes last, so
 //! that providers can cache the part before it.
 
-pub(crate) mod blob_texts;
-pub(crate) mod chain_outputs;
-pub mod context_providers;
 pub(crate) mod event_text;
 pub(crate) mod grading;
 mod identifiers;
@@ -19,7 +16,6 @@ use longhaul_core::port::model::CURRENT_STATE_HEADING;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Timestamp;
 use longhaul_run::Run;
-use longhaul_run::explain::dollars_text;
 use serde_json::Value;
 
 use crate::agent::config::Skill;
@@ -142,9 +138,10 @@ pub(crate) fn format_world_state(world: &RawJson) -> String {
 }
 
 fn skills_text(skills: &[Skill]) -> String {
-    let rows = skills
-        .iter()
-        .map(|skill| format!("- `{}`: {}", skill.name, to_single_line(&skill.description)));
+    let rows = skills.iter().map(|skill| {
+        let parts: Vec<&str> = skill.description.split_whitespace().collect();
+        format!("- `{}`: {}", skill.name, parts.join(" "))
+    });
     let rows: Vec<String> = rows.collect();
     format!(
         "Instructions for specific kinds of work. When one of these fits your task, \
@@ -153,32 +150,22 @@ fn skills_text(skills: &[Skill]) -> String {
     )
 }
 
-fn to_single_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 /// Formats a time for the model, to the minute and with the day of the week.
 fn format_time(now: Timestamp) -> String {
-    const DAYS: [&str; 7] =
-        ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
-    let text = now.to_string();
-    let Some((date, time)) = text.split_once('T') else { return text };
-    // The first day of 1970 was a Thursday.
-    let day = now.as_micros().div_euclid(86_400_000_000).rem_euclid(7);
-    let day = DAYS[usize::try_from(day).unwrap_or_default()];
-    let time = time.get(..5).unwrap_or(time);
-    format!("{date} {time} UTC, a {day}")
+    jiff::Timestamp::from_microsecond(now.as_micros()).map_or_else(
+        |_| now.to_string(),
+        |now| now.strftime("%Y-%m-%d %H:%M UTC, a %A").to_string(),
+    )
 }
 
 /// Formats the limits of a run for the model. `None` if the run has no limits.
 fn limits_text(caps: &Budget, max_turns: Option<u32>) -> Option<String> {
-    let allowed_turns = match (caps.turns, max_turns) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    };
-    let money = caps.micro_usd.map(|micros| format!("${}", dollars_text(micros.0)));
+    // Rounded down: the model must not count on more than there is.
+    let cents = caps.micro_usd.map(|micros| micros.0 / 10_000);
+    let money = cents.map(|cents| format!("${}.{:02}", cents / 100, cents % 100));
     let tokens = caps.tokens.map(|tokens| format!("{tokens} tokens"));
-    let turns = allowed_turns.map(|allowed| format!("{allowed} turns"));
+    let turns = caps.turns.into_iter().chain(max_turns).min();
+    let turns = turns.map(|allowed| format!("{allowed} turns"));
     let active = caps.active.map(|duration| format!("{} of work", format_duration(duration)));
     let all: Vec<String> = [turns, money, tokens, active].into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join(", "))

@@ -1,10 +1,16 @@
 //! Replays (folds) the journals of runs from their checkpoints. A checkpoint is only a cache: without it,
 //! the whole journal is replayed.
+//!
+//! A [`ModelRequest`] of a replayed run may refer to blobs with the system prompt and the tool table
+//! (list of tool definitions), but model adapters need the text. Each blob is loaded only once.
 
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
+use longhaul_core::port::model::ModelRequest;
+use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::store::{JournalPage, JournalReadRequest, StoreError};
+use longhaul_core::raw::{BlobRef, StoredText};
 use longhaul_core::time::Timestamp;
 use longhaul_run::Run;
 use longhaul_run::checkpoint::{
@@ -17,6 +23,10 @@ use crate::services::Services;
 
 /// Maximum number of journal entries that are read at once.
 const PAGE_SIZE: usize = 500;
+
+/// Cache of texts that were loaded from blobs.
+#[derive(Debug, Default)]
+pub(crate) struct BlobTextCache(Vec<(BlobRef, StoredText)>);
 
 /// Loads the checkpoint of a run. `None` means that there is none that this build can use.
 async fn load_checkpoint(services: &Services, run: RunId) -> Option<RunCheckpoint> {
@@ -96,5 +106,45 @@ pub(crate) async fn replay_journal(
             None if page.entries.is_empty() => return Err(Error::RunNotFound(run)),
             Some(_) | None => {}
         }
+    }
+}
+
+impl BlobTextCache {
+    /// Replaces references to blobs in the system prompt and the tool table (list of tool
+    /// definitions) of a request with the texts of the blobs.
+    pub(crate) async fn inline_request_blobs(
+        &mut self,
+        records: &dyn RecordStore,
+        request: &mut ModelRequest,
+    ) -> Result<()> {
+        for at in [&mut request.system, &mut request.tools] {
+            if let StoredText::Blob(blob_ref) = *at {
+                let text = self.load_blob_text(records, blob_ref).await?;
+                let missing_blob = || Error::Internal {
+                    run: request.run,
+                    reason: format!(
+                        "the blob {} of its prompt or tool table is missing in the store, or is not UTF-8",
+                        blob_ref.hash
+                    ),
+                };
+                *at = text.ok_or_else(missing_blob)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn load_blob_text(
+        &mut self,
+        records: &dyn RecordStore,
+        reference: BlobRef,
+    ) -> Result<Option<StoredText>> {
+        if let Some((_, text)) = self.0.iter().find(|(blob_ref, _)| *blob_ref == reference) {
+            return Ok(Some(text.clone()));
+        }
+        let bytes = records.blob(reference.hash).await?;
+        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+        let text = text.map(StoredText::new_inline);
+        self.0.extend(text.iter().map(|text| (reference, text.clone())));
+        Ok(text)
     }
 }

@@ -19,9 +19,8 @@ use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Clock, Millis};
 
-use crate::agent::Agent;
 use crate::agent::config::PerceptionSource;
-use crate::agent::directory::AgentDirectory;
+use crate::agent::{Agent, AgentDirectory};
 use crate::background::spend_caps::SpendCaps;
 use crate::changes::JournalChangeFeed;
 use crate::counters::EngineCounters;
@@ -42,6 +41,14 @@ pub enum ResolveModelError {
     /// The model replays a script, and the script is invalid. No key or setting would help.
     #[error("The script of the scripted model is invalid: {0}")]
     InvalidScript(String),
+}
+
+/// Registry of context providers by name. Providers without a name (commands and URLs) are looked
+/// up in `fallback`.
+#[derive(Debug, Clone)]
+pub struct ContextProviderRegistry {
+    providers: BTreeMap<String, Arc<dyn ContextProvider>>,
+    fallback: Arc<dyn ContextProviders>,
 }
 
 impl From<String> for ResolveModelError {
@@ -279,6 +286,11 @@ impl Services {
             agents: AgentDirectory::default(),
         }
     }
+
+    /// Notifies the subscribers of journals that have grown, until the future is dropped.
+    pub async fn notify_subscribers(&self) -> Result<()> {
+        self.changes.notify_subscribers(&*self.store, &*self.records, &*self.clock).await
+    }
 }
 
 /// Maximum number of cached agent definitions. When it is reached, the whole cache is cleared.
@@ -310,5 +322,70 @@ impl AgentDefinitionCache {
             cached.insert(hash, Arc::clone(&agent));
         });
         Ok(Some(agent))
+    }
+}
+
+impl Default for ContextProviderRegistry {
+    fn default() -> Self {
+        Self::with_fallback(Arc::new(NoContextProviders))
+    }
+}
+
+impl ContextProviderRegistry {
+    /// Creates an empty registry. Context providers without a name (commands and URLs) are looked
+    /// up in `fallback`.
+    pub fn with_fallback(fallback: Arc<dyn ContextProviders>) -> Self {
+        Self { providers: BTreeMap::new(), fallback }
+    }
+
+    /// Registers a context provider, replacing an existing provider with the same name.
+    pub fn register(&mut self, name: impl Into<String>, provider: Arc<dyn ContextProvider>) {
+        self.providers.insert(name.into(), provider);
+    }
+}
+
+impl ContextProviders for ContextProviderRegistry {
+    fn resolve_provider(
+        &self,
+        source: &PerceptionSource,
+    ) -> Result<Arc<dyn ContextProvider>, String> {
+        let PerceptionSource::Named(name) = source else {
+            return self.fallback.resolve_provider(source);
+        };
+        self.providers.get(name).cloned().ok_or_else(|| {
+            format!(
+                "There is no context provider named `{name}` in this program. Register a context \
+                 provider of that name, or start a worker that has one."
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use longhaul_core::port::context::{ContextError, ContextRequest, Perception};
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct FailingProvider;
+
+    #[async_trait]
+    impl ContextProvider for FailingProvider {
+        async fn fetch(&self, _: &ContextRequest) -> Result<Perception, ContextError> {
+            Err(ContextError::transient("it is dark"))
+        }
+    }
+
+    #[test]
+    fn the_error_names_an_unknown_context_provider() {
+        let mut registry = ContextProviderRegistry::default();
+        registry.register("mole", Arc::new(FailingProvider));
+        assert!(registry.resolve_provider(&PerceptionSource::Named("mole".into())).is_ok());
+        let missing =
+            registry.resolve_provider(&PerceptionSource::Named("hawk".into())).unwrap_err();
+        assert!(missing.contains("`hawk`"), "{missing}");
+        assert!(registry.resolve_provider(&PerceptionSource::Url("http://a".into())).is_err());
     }
 }

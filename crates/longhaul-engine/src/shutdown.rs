@@ -35,12 +35,12 @@ impl Shutdown {
     }
 
     /// Waits until the drain phase is requested.
-    pub async fn wait_for_drain(&self) {
+    pub async fn wait_for_drain_request(&self) {
         self.drain.cancelled().await;
     }
 
     /// Waits until the abort phase is requested.
-    pub async fn wait_for_abort(&self) {
+    pub async fn wait_for_abort_request(&self) {
         self.abort.cancelled().await;
     }
 }

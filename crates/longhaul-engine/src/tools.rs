@@ -6,7 +6,6 @@ pub(crate) mod control;
 pub(crate) mod effect_facts;
 pub(crate) mod find_tools;
 pub(crate) mod output_schema;
-pub(crate) mod polling;
 pub mod read_output;
 pub(crate) mod recorded_outputs;
 pub mod registry;

@@ -2,8 +2,7 @@
 //! journals.
 
 use longhaul_api::agent::AgentView;
-use longhaul_api::gate::{AnswerView, GateView};
-use longhaul_api::rule::{RevocationView, RuleView};
+use longhaul_api::gate::{AnswerView, GateView, RevocationView, RuleView};
 use longhaul_api::run::{
     BudgetView, OutputView, RetryCountsView, RunChainView, RunView, micro_usd_to_usd,
 };
@@ -56,7 +55,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         usage: row.usage.into(),
         cost_usd: row.cost.map(micro_usd_to_usd),
         budget: BudgetView {
-            turns: min_cap(control.budget.caps.turns, task.policy.max_turns),
+            turns: control.budget.caps.turns.into_iter().chain(task.policy.max_turns).min(),
             ..(&control.budget.caps).into()
         },
         active_ms: active,
@@ -117,6 +116,50 @@ pub(crate) fn describe_start_time_wait(row: &RunRow, run: &Run, now: Timestamp) 
     }
 }
 
+/// Returns the reason `batch` if the run was cancelled because an earlier run of its batch did not
+/// complete.
+fn cancel_reason_of_stopped_batch(run: &Run) -> Option<String> {
+    let stopped = matches!(run.outcome()?, RunOutcome::Cancelled(_))
+        && run.cancel_cause() == Some(CancelCause::BatchStopped);
+    stopped.then(|| WaitKind::Batch.code().to_owned())
+}
+
+fn output_view(run: &Run, usage: Usage) -> Option<OutputView> {
+    let RunOutput { text, data, confidence, artifacts, answer } = run.output()?.clone();
+    Some(OutputView {
+        text,
+        data,
+        confidence,
+        artifacts,
+        answer,
+        tools_called: run.tools_called().to_vec(),
+        usage: usage.into(),
+    })
+}
+
+fn error_of_ended_run(run: &Run) -> Option<RunError> {
+    match run.outcome()? {
+        RunOutcome::Failed(error) => Some(error.clone()),
+        RunOutcome::Cancelled(cancellation) => {
+            Some(RunError::new("cancelled", format!("the run was {cancellation}"), ""))
+        }
+        RunOutcome::Completed(_) => None,
+    }
+}
+
+/// Returns the API view of an answer. The payload of an answer to a form is the completed form.
+fn answer_view(gate: &GateSpec, recorded: &RecordedAnswer) -> AnswerView {
+    let view = AnswerView::from(recorded);
+    match (&gate.schema, &recorded.answer.decision) {
+        (Some(_), GateDecision::Answer(form)) => AnswerView {
+            note: recorded.answer.note.clone(),
+            payload: RawJson::parse(form.as_str()).ok(),
+            ..view
+        },
+        _ => view,
+    }
+}
+
 /// Returns the API view of a run that was just created, without reading it back from the store.
 pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView> {
     let mut entries = new.events.iter().zip(1..).map(|(event, seq)| JournalEntry {
@@ -173,71 +216,14 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView> 
     Ok(run_view(&row, &run, now))
 }
 
-/// Returns the reason `batch` if the run was cancelled because an earlier run of its batch did not
-/// complete.
-fn cancel_reason_of_stopped_batch(run: &Run) -> Option<String> {
-    let stopped = matches!(run.outcome()?, RunOutcome::Cancelled(_))
-        && run.cancel_cause() == Some(CancelCause::BatchStopped);
-    stopped.then(|| WaitKind::Batch.code().to_owned())
-}
-
-/// Returns the lower of two caps. `None` means no cap.
-fn min_cap(one: Option<u32>, other: Option<u32>) -> Option<u32> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
-}
-
-fn output_view(run: &Run, usage: Usage) -> Option<OutputView> {
-    let RunOutput { text, data, confidence, artifacts, answer } = run.output()?.clone();
-    Some(OutputView {
-        text,
-        data,
-        confidence,
-        artifacts,
-        answer,
-        tools_called: run.tools_called().to_vec(),
-        usage: usage.into(),
-    })
-}
-
-fn error_of_ended_run(run: &Run) -> Option<RunError> {
-    match run.outcome()? {
-        RunOutcome::Failed(error) => Some(error.clone()),
-        RunOutcome::Cancelled(cancellation) => {
-            Some(RunError::new("cancelled", format!("the run was {cancellation}"), ""))
-        }
-        RunOutcome::Completed(_) => None,
-    }
-}
-
-/// Returns the name of the person who last edited the input that a gate shows. `None` if nobody
-/// did.
-fn last_input_editor(gate: &GateRow) -> Option<String> {
-    let mut newest = gate.answers.iter().rev().map(|recorded| &recorded.answer);
-    newest.find(|answer| answer.decision.edit().is_some()).map(|answer| answer.by.clone())
-}
-
-/// Returns the API view of an answer. The payload of an answer to a form is the completed form.
-fn answer_view(gate: &GateSpec, recorded: &RecordedAnswer) -> AnswerView {
-    let view = AnswerView::from(recorded);
-    match (&gate.schema, &recorded.answer.decision) {
-        (Some(_), GateDecision::Answer(form)) => AnswerView {
-            note: recorded.answer.note.clone(),
-            payload: RawJson::parse(form.as_str()).ok(),
-            ..view
-        },
-        _ => view,
-    }
-}
-
 /// Returns the API view of a gate.
 pub fn gate_view(gate: &GateRow) -> GateView {
     let spec = &gate.spec;
     let mut facts = spec.facts.as_deref().cloned();
     let diff = facts.as_mut().and_then(|facts| facts.diff.take());
     let input = current_gate_input(gate);
+    let is_edit = |recorded: &&RecordedAnswer| recorded.answer.decision.edit().is_some();
+    let edit = gate.answers.iter().rev().find(is_edit);
     let value = input.map(RawJson::to_value).unwrap_or_default();
     let outputs = spec.outputs.iter().filter(|output| output.is_still_in_input(&value));
     GateView {
@@ -267,7 +253,7 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         options: spec.options.clone(),
         schema: spec.schema.clone(),
         approvers: spec.approvers.count,
-        edited_by: last_input_editor(gate),
+        edited_by: edit.map(|recorded| recorded.answer.by.clone()),
         raised_at: gate.raised_at,
         tags: spec.tags.clone(),
         answers: gate.answers.iter().map(|recorded| answer_view(spec, recorded)).collect(),

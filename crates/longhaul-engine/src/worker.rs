@@ -4,10 +4,7 @@
 //! period after the abort has passed.
 
 mod claim_loop;
-pub(crate) mod claim_release;
 mod filter;
-mod filtered_queue;
-pub mod hooks;
 mod identity;
 mod intake;
 mod options;
@@ -15,26 +12,23 @@ mod pool;
 
 use std::sync::Arc;
 
-use longhaul_core::time::Millis;
+use longhaul_core::time::{Millis, Timestamp};
 use tokio::task::JoinSet;
 
-pub use crate::worker::filter::TaskFilter;
-pub use crate::worker::intake::{InboxActivity, WorkerIntake};
-pub use crate::worker::options::WorkerOptions;
-
-use crate::background::scheduler::run_scheduler;
 use crate::background::spend_caps::store_cap_limits;
-use crate::background::stalled::StalledRunDetector;
-use crate::background::sweep::{RunRetention, run_maintenance};
+use crate::background::sweep::{RunRetention, StalledRunDetector, run_maintenance};
 use crate::error::Result;
 use crate::handle::Longhaul;
 use crate::services::Services;
 use crate::shutdown::Shutdown;
 use crate::worker::claim_loop::{ClaimLoop, STORE_RETRY_DELAY, release_claims_if};
-use crate::worker::filtered_queue::FilteredQueue;
-use crate::worker::hooks::{NoHooks, WorkerHooks};
+use crate::worker::filter::FilteredQueue;
 use crate::worker::identity::HeartbeatSender;
 use crate::worker::pool::DriverPool;
+
+pub use crate::worker::filter::TaskFilter;
+pub use crate::worker::intake::{InboxActivity, WorkerIntake};
+pub use crate::worker::options::{NoHooks, WorkerHooks, WorkerOptions};
 
 /// Minimum interval between two notifications of drivers about changes that other processes made in
 /// the store.
@@ -53,6 +47,10 @@ pub struct Worker {
     scheduler: Option<Longhaul>,
     intake: WorkerIntake,
 }
+
+/// Interval at which the store is asked for the next due time, so that new schedules and changes of
+/// the wall clock are noticed.
+const POLL_INTERVAL: Millis = Millis::from_secs(1);
 
 impl Worker {
     /// Creates a worker. [`Worker::run`] starts it.
@@ -94,16 +92,14 @@ impl Worker {
 
     /// Claims and drives runs until shutdown is requested, then drains and releases all runs.
     pub async fn run(self, shutdown: Shutdown) -> Result<()> {
-        let heartbeats =
-            HeartbeatSender::new_with_first_heartbeat(&self.services, &self.options).await?;
+        let heartbeats = HeartbeatSender::start(&self.services, &self.options).await?;
         let Services { caps, records, .. } = &self.services;
         if let Err(error) = store_cap_limits(caps, &**records).await {
             tracing::warn!(%error, "the limits of spend caps could not be stored");
         }
         let mut background_tasks = JoinSet::new();
         background_tasks.spawn(send_heartbeats(heartbeats.clone(), shutdown.clone()));
-        background_tasks
-            .spawn(notify_drivers_of_changes(self.services.clone(), heartbeats.clone()));
+        background_tasks.spawn(notify_drivers(self.services.clone(), heartbeats.clone()));
         background_tasks.spawn(restart_maintenance(self.services.clone(), self.options.retention));
         if let Some(longhaul) = self.scheduler.clone() {
             background_tasks.spawn(run_scheduler(longhaul));
@@ -164,7 +160,7 @@ async fn send_heartbeats(heartbeats: HeartbeatSender, shutdown: Shutdown) {
 }
 
 /// Watches the store for changes by other processes and notifies the affected drivers.
-async fn notify_drivers_of_changes(services: Services, heartbeats: HeartbeatSender) {
+async fn notify_drivers(services: Services, heartbeats: HeartbeatSender) {
     let mut watch = services.store.watch_for_changes();
     while watch.wait_for_change().await.is_ok() {
         services.notifier.notify_runs_ready();
@@ -194,4 +190,40 @@ async fn restart_maintenance(services: Services, retention: RunRetention) {
         let clock = &services.clock;
         clock.sleep(STORE_RETRY_DELAY).await;
     }
+}
+
+/// Fires due schedules forever. A failure is logged, and the schedules are tried again.
+pub(crate) async fn run_scheduler(longhaul: Longhaul) {
+    let clock = &longhaul.services().clock;
+    let mut checked_at = None;
+    loop {
+        let delay = match fire_due(&longhaul, &mut checked_at).await {
+            Ok(delay) => delay,
+            Err(error) => {
+                tracing::warn!(%error, "could not fire the schedules");
+                POLL_INTERVAL
+            }
+        };
+        clock.sleep(delay).await;
+    }
+}
+
+/// Fires the due schedules and returns how long to wait for the next ones. `checked_at` is the time
+/// of the last call. At the first call, and if the clock was set back since the last one, due times
+/// from a wrong clock are corrected.
+async fn fire_due(longhaul: &Longhaul, checked_at: &mut Option<Timestamp>) -> Result<Millis> {
+    let now = longhaul.store_time().await?;
+    if checked_at.is_none_or(|checked_at| now < checked_at) {
+        longhaul.correct_due_times().await?;
+    }
+    *checked_at = Some(now);
+    longhaul.fire_due_schedules().await?;
+    let next = longhaul.services().schedules.next_schedule_due().await?;
+    let now = longhaul.store_time().await?;
+    Ok(next.map_or(POLL_INTERVAL, |due| {
+        let delay = due.duration_since(now);
+        // Rounded up: a wait that ends too early would be repeated at once.
+        let delay = delay.plus(Millis(u64::from(now.plus(delay) < due)));
+        delay.min(POLL_INTERVAL)
+    }))
 }

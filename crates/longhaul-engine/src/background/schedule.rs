@@ -28,14 +28,14 @@ const CRON_BYTES_MAX: usize = 256;
 const TZ_BYTES_MAX: usize = 64;
 
 #[derive(Debug, Clone)]
-pub(crate) enum ParsedScheduleTiming {
+pub(crate) enum Calendar {
     /// Times that match a cron pattern in a time zone.
     Cron(Box<Cron>, TimeZone),
     /// Times that differ from `anchor` by a multiple of the interval `every`.
     Every { every: Millis, anchor: Timestamp },
 }
 
-impl ParsedScheduleTiming {
+impl Calendar {
     /// Parses the timing of a schedule. `anchor` is any time at which a schedule with a fixed
     /// interval fires. The error says what is wrong and shows a valid value.
     pub(crate) fn parse(timing: &ScheduleTiming, anchor: Timestamp) -> Result<Self, String> {
@@ -136,7 +136,7 @@ impl FiringPlan {
     /// Returns which firings of a schedule start a run now. `due` is the time at which the schedule
     /// was due, which is not after `now`.
     pub(crate) fn for_due_schedule(
-        calendar: &ParsedScheduleTiming,
+        calendar: &Calendar,
         catch_up: CatchUp,
         due: Timestamp,
         now: Timestamp,
@@ -178,13 +178,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn cron(cron: &str, tz: &str) -> Result<ParsedScheduleTiming, String> {
+    fn cron(cron: &str, tz: &str) -> Result<Calendar, String> {
         let timing = ScheduleTiming::Cron { cron: cron.to_owned(), tz: tz.to_owned() };
-        ParsedScheduleTiming::parse(&timing, Timestamp::default())
+        Calendar::parse(&timing, Timestamp::default())
     }
 
     /// Checks that a calendar has exactly these times after `from`, forwards and backwards.
-    fn assert_next_times(calendar: &ParsedScheduleTiming, from: &str, times: &[&str]) {
+    fn assert_next_times(calendar: &Calendar, from: &str, times: &[&str]) {
         let times: Vec<Timestamp> = times.iter().map(|text| time(text)).collect();
         let mut at = time(from);
         for expected in &times {
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn an_interval_is_counted_from_its_anchor() {
         let timing = ScheduleTiming::Every(Millis::from_secs(30));
-        let calendar = ParsedScheduleTiming::parse(&timing, time("2026-01-01T00:00:10Z")).unwrap();
+        let calendar = Calendar::parse(&timing, time("2026-01-01T00:00:10Z")).unwrap();
         assert_next_times(
             &calendar,
             "2026-01-01T00:00:10Z",
@@ -281,10 +281,7 @@ mod tests {
         }
         for interval in [0, 999, EVERY_MAX.0 + 1, u64::MAX] {
             let timing = ScheduleTiming::Every(Millis(interval));
-            assert!(
-                ParsedScheduleTiming::parse(&timing, Timestamp::default()).is_err(),
-                "{interval}"
-            );
+            assert!(Calendar::parse(&timing, Timestamp::default()).is_err(), "{interval}");
         }
     }
 

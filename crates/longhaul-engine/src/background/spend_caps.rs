@@ -50,10 +50,7 @@ impl SpendCaps {
     /// Returns all spend caps, each with the window (such as a day) that contains this time.
     pub(crate) fn caps_with_windows_at(&self, now: Timestamp) -> Vec<CapWithWindow> {
         let current = self.caps.iter().filter_map(|(cap, tz)| {
-            Some(CapWithWindow {
-                cap: cap.clone(),
-                period: cap_window_range_at(cap.window, tz, now)?,
-            })
+            Some(CapWithWindow { cap: cap.clone(), period: window_at(cap.window, tz, now)? })
         });
         current.collect()
     }
@@ -61,11 +58,7 @@ impl SpendCaps {
 
 /// Returns the start and end of a spend cap's window (such as a day) that contains this time.
 /// `None` if the time is outside of the range of dates that can be represented.
-fn cap_window_range_at(
-    window: CapWindowLength,
-    tz: &TimeZone,
-    now: Timestamp,
-) -> Option<CapWindowRange> {
+fn window_at(window: CapWindowLength, tz: &TimeZone, now: Timestamp) -> Option<CapWindowRange> {
     let now = jiff::Timestamp::from_microsecond(now.as_micros()).ok()?;
     let today = now.to_zoned(tz.clone()).date();
     let (first, length): (Date, Span) = match window {
@@ -168,8 +161,7 @@ mod tests {
             ),
         ] {
             let time = |text: &str| text.parse::<Timestamp>().unwrap();
-            let period =
-                cap_window_range_at(window, &parse_time_zone(tz).unwrap(), time(now)).unwrap();
+            let period = window_at(window, &parse_time_zone(tz).unwrap(), time(now)).unwrap();
             assert_eq!(period, CapWindowRange { start: time(start), end: time(end) }, "{tz} {now}");
             assert!(period.start <= time(now) && time(now) < period.end, "{tz} {now}");
         }

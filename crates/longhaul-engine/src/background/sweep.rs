@@ -1,20 +1,34 @@
 //! The background sweep of a worker: fires due timers, repairs inconsistent rows of the store and
-//! prunes expired data.
+//! prunes expired data. It also reports the end of a child run to its parent.
+//!
+//! It finds runs whose driver (the async task that executes a run) has stalled: their worker is alive,
+//! but nothing was appended to their journals for a long time although no call is running. Such a
+//! run is released, so that it is claimed again. The old driver is stopped, so that another run can
+//! use its permit. The store refuses appends of the old driver, because the new claim has a higher
+//! epoch.
 
-use longhaul_core::change::{RowChange, TimerKind, TimerUpdate};
+use std::collections::BTreeMap;
+
+use longhaul_core::change::{
+    Blob, JournalBatch, RowChange, RunSchedulingUpdate, TimerKind, TimerUpdate,
+};
+use longhaul_core::event::environment::ChildEnded;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::{CallId, RunId, Seq, WorkerId};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::{
-    AppendRequest, AppendResult, JournalAuthor, PruneRequest, StoreWatcher,
+    AppendRequest, AppendResult, JournalAuthor, PruneRequest, StoreWatcher, WorkerLiveness,
 };
-use longhaul_core::status::Status;
+use longhaul_core::port::tool::RunClaimId;
+use longhaul_core::status::{RunError, RunOutcome, RunOutput, Status};
 use longhaul_core::time::Millis;
 use longhaul_run::commands::{RunCommand, cancel_request_of_timer, decide_command};
+use longhaul_run::state::control::OpenChildRun;
 use longhaul_run::{DecisionContext, RunInput, decide};
 
-use crate::background::child_report::child_end_command;
-use crate::background::stalled::StalledRunDetector;
+use crate::drive::truncate::truncate_output;
 use crate::error::{Error, Result};
-use crate::replay::replay_run;
+use crate::replay::{replay_run, replay_run_state};
 use crate::services::Services;
 
 /// Maximum number of timers fired per batch.
@@ -53,6 +67,30 @@ const FOREVER: Millis = Millis::from_secs(1_000 * 366 * 24 * 60 * 60);
 pub struct RunRetention {
     /// How long ended runs are kept. `None` means forever.
     pub runs: Option<Millis>,
+}
+
+/// Maximum size in bytes of a child's structured result. A larger one is not copied to the parent.
+const DATA_BYTES_MAX: usize = 16 * 1024;
+
+/// Time without a journal entry after which a driver without a running call counts as stalled. Longer
+/// than everything that a driver waits for without a call, such as external tools.
+const STALL_TIMEOUT: Millis = Millis::from_secs(10 * 60);
+
+/// Finds and releases runs whose driver (the async task that executes a run) has stalled.
+#[derive(Debug, Default)]
+pub(crate) struct StalledRunDetector {
+    seen: BTreeMap<RunId, LastCheckedRun>,
+}
+
+/// Worker and last journal entry of a claimed run, as the last check for stalled drivers found
+/// them.
+#[derive(Debug, Clone, Copy)]
+struct LastCheckedRun {
+    worker: WorkerId,
+    last_seq: Seq,
+    /// Time of the monotonic clock at which the run was first seen with this worker and this last
+    /// journal entry.
+    since: Millis,
 }
 
 /// Fires due timers, repairs inconsistent rows of the store and prunes expired data in a loop,
@@ -253,4 +291,118 @@ async fn prune_expired_data(services: &Services, retention: RunRetention) -> Res
         })
         .await?;
     Ok(outcome.runs >= PRUNED_RUNS_MAX || outcome.blobs.max(outcome.idempotency_keys) >= FULL_BATCH)
+}
+
+/// Returns the command that reports the outcome of the run `child` to its parent, whose timer `due`
+/// has fired. A child whose journal was deleted or can't be read counts as failed, so that the
+/// parent continues.
+pub(crate) async fn child_end_command(
+    services: &Services,
+    due: &DueTimer,
+    child: RunId,
+) -> Result<RunCommand> {
+    let failed = |code, message| RunOutcome::Failed(RunError::new(code, message, ""));
+    let deleted =
+        || failed("run_deleted", "its journal has been deleted, so its result is unknown");
+    let mut submitters = Vec::new();
+    let outcome = match replay_run_state(services, child).await {
+        Ok((run, _)) => {
+            submitters = run.submitters().names_except(None);
+            run.outcome().cloned().unwrap_or_else(deleted)
+        }
+        Err(Error::RunNotFound(_)) => deleted(),
+        Err(Error::InvalidJournal(_)) => {
+            failed("invalid_journal", "its journal can't be read, so its result is unknown")
+        }
+        Err(error) => return Err(error),
+    };
+    let (parent, _) = replay_run_state(services, due.run).await?;
+    let known = parent.submitters().names_except(None);
+    submitters.retain(|name| !known.contains(name));
+    let open = parent.control().children.iter().find(|open| open.id == child);
+    let (outcome, full) = match (outcome, open) {
+        (RunOutcome::Completed(output), Some(OpenChildRun { call: Some(call), .. })) => {
+            truncate_child_output(*call, output)
+        }
+        // The result of a grading run is bounded by its schema.
+        (outcome, _) => (outcome, None),
+    };
+    let full_ref = full.as_ref().map(|blob| blob.blob_ref);
+    let ended = Box::new(ChildEnded { child, outcome, full: full_ref, submitters });
+    Ok(RunCommand::ChildEnded { ended, full, timer: due.timer })
+}
+
+/// Returns the outcome of a completed child with a long text truncated, and the full text as a blob
+/// to be stored. `None` means that the text was not truncated.
+fn truncate_child_output(call: CallId, output: RunOutput) -> (RunOutcome, Option<Blob>) {
+    let data = output.data.filter(|data| data.as_str().len() <= DATA_BYTES_MAX);
+    let (shown, full) = truncate_output(call, ToolOutput::text(output.text));
+    let text = shown.joined_text();
+    (RunOutcome::Completed(RunOutput { text, data, ..RunOutput::default() }), full)
+}
+
+impl StalledRunDetector {
+    /// Looks at all claimed runs and releases those whose driver has stalled.
+    pub(crate) async fn release_stalled_runs(&mut self, services: &Services) -> Result<()> {
+        let now = services.clock.monotonic_time();
+        let mut current = BTreeMap::new();
+        for row in services.records.list_workers().await? {
+            if row.liveness == WorkerLiveness::Dead || row.runs == 0 {
+                continue;
+            }
+            let worker = row.worker;
+            for (run, last_seq) in services.records.claimed_runs_with_last_seq(worker).await? {
+                let before = self.seen.get(&run).copied();
+                let is_same = |last_check: &LastCheckedRun| {
+                    last_check.worker == worker && last_check.last_seq == last_seq
+                };
+                let last_check = before.filter(is_same);
+                current.insert(
+                    run,
+                    last_check.unwrap_or(LastCheckedRun { worker, last_seq, since: now }),
+                );
+            }
+        }
+        self.seen = current;
+        for (run, last_check) in &self.seen {
+            if now.minus(last_check.since) < STALL_TIMEOUT {
+                continue;
+            }
+            // An error concerns one run, for example its journal; the others are still released.
+            if let Err(error) = release_run_if_stalled(services, *run, *last_check).await {
+                tracing::warn!(%run, %error, "could not check whether the driver of the run has stalled");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Releases a claimed run whose journal has not grown for too long, unless a call is running.
+async fn release_run_if_stalled(
+    services: &Services,
+    run: RunId,
+    last_check: LastCheckedRun,
+) -> Result<()> {
+    let (folded, _) = replay_run_state(services, run).await?;
+    if folded.seq() != last_check.last_seq || !folded.expects_events_from_driver() {
+        return Ok(());
+    }
+    // Without an event: like a crash, the takeover counts towards the crash limit of the run. The
+    // store refuses the release if the driver has appended something meanwhile.
+    let epoch = folded.control().driver.epoch;
+    let author =
+        JournalAuthor::Driver { worker: last_check.worker, epoch, after: last_check.last_seq };
+    let changes = vec![RowChange::UpdateScheduling(RunSchedulingUpdate::Release)];
+    let batch = JournalBatch { events: Vec::new(), changes };
+    let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
+    if let AppendResult::Committed { .. } = appended {
+        services.counters.count_stalled_run();
+        tracing::error!(
+            %run, worker = %last_check.worker,
+            "released a run: its driver has written nothing for 10 minutes and no call is running"
+        );
+        services.notifier.stop_driver(RunClaimId { run, epoch });
+        services.notifier.notify_runs_ready();
+    }
+    Ok(())
 }

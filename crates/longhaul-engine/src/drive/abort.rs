@@ -8,7 +8,7 @@ use std::pin::{Pin, pin};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::{Run, RunInput};
 
-use crate::drive::lease::Lease;
+use crate::drive::assignment::Lease;
 use crate::drive::progress::{ProgressThrottle, ProgressUpdate};
 use crate::drive::session::{CommitOutcome, RunSession};
 use crate::error::Result;
@@ -72,7 +72,7 @@ async fn wait_or_pend<T>(future: Option<impl Future<Output = T>>) -> T {
 fn log_timeout(run: &Run) {
     let (id, agent) = (run.id(), &run.task().agent);
     let attempt = run.control().attempt.number;
-    match (run.control().is_timed_out(), run.control().budget.is_active_time_used_up()) {
+    match (run.control().attempt.timed_out, run.control().budget.is_active_time_used_up()) {
         (true, _) => {
             tracing::warn!(run = %id, %agent, attempt, "the attempt has reached its hard timeout")
         }
@@ -87,10 +87,7 @@ fn log_timeout(run: &Run) {
 
 /// Appends a progress update of a running call to the journal. A droppable update may be lost, for
 /// example if the store is busy or another process appends at the same time.
-async fn commit_progress(
-    session: &mut RunSession,
-    update: ProgressUpdate,
-) -> Result<CommitOutcome> {
+async fn commit_update(session: &mut RunSession, update: ProgressUpdate) -> Result<CommitOutcome> {
     match update {
         ProgressUpdate::Droppable(update) => session.try_commit_droppable(update).await,
         ProgressUpdate::Durable(update) => session.commit_durable(update).await,
@@ -166,7 +163,7 @@ impl<'a> AbortSignals<'a> {
                 biased;
                 done = work.as_mut() => return Ok(Abortable::Done(done)),
                 () = self.lease.wait_until_lost() => return Ok(Abortable::Aborted(AbortReason::Lost)),
-                () = self.shutdown.wait_for_abort() => return Ok(Abortable::Aborted(AbortReason::Shutdown)),
+                () = self.shutdown.wait_for_abort_request() => return Ok(Abortable::Aborted(AbortReason::Shutdown)),
                 () = self.session.wait_for_notification() => {
                     self.session.apply_new_entries().await?;
                     continue;
@@ -181,7 +178,7 @@ impl<'a> AbortSignals<'a> {
                 matches!(update, ProgressUpdate::Durable(RunInput::TimeoutPassed { .. }));
             let mut done = None;
             let committed = {
-                let commit = pin!(commit_progress(self.session, update));
+                let commit = pin!(commit_update(self.session, update));
                 // The calls keep running, however long the store takes.
                 complete_while_polling_work(work.as_mut(), commit, &mut done).await?
             };
@@ -226,7 +223,7 @@ impl<'a> AbortSignals<'a> {
         if run.is_cancelling() {
             return Some(AbortReason::Cancelled);
         }
-        if self.timed_since.is_some() && run.control().is_timed_out() {
+        if self.timed_since.is_some() && run.control().attempt.timed_out {
             return Some(AbortReason::TimedOut);
         }
         if self.timed_since.is_some()

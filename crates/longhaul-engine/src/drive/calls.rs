@@ -3,7 +3,6 @@
 //! Invariants: only calls whose start is journaled are started, and a panic of a tool does not
 //! leave this module.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -84,7 +83,7 @@ fn with_partial_output(message: &str, partial_output: Option<String>) -> ToolOut
 }
 
 /// The running tool calls of one run.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct ActiveCalls {
     running: Vec<ActiveCall>,
 }
@@ -96,15 +95,6 @@ struct ActiveCall {
     partial_output: PartialToolOutput,
     work: BoxFuture<'static, ToolCallResult>,
     _progress: Option<ProgressGuard>,
-}
-
-impl fmt::Debug for ActiveCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunningCall")
-            .field("call", &self.call)
-            .field("policy", &self.policy)
-            .finish_non_exhaustive()
-    }
 }
 
 impl ActiveCalls {
@@ -152,15 +142,12 @@ impl ActiveCalls {
 
     /// Waits until the next running tool call ends. `None` if no call is running. Cancel safe.
     pub(super) async fn next_finished_call(&mut self) -> Option<ToolCallResult> {
-        poll_fn(|context| self.poll_next_finished_call(context)).await
+        poll_fn(|context| self.poll_finished_call(context)).await
     }
 
     /// Polls every running call and returns the first that has ended. A reply has so few calls that
     /// polling all of them is cheap.
-    fn poll_next_finished_call(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<ToolCallResult>> {
+    fn poll_finished_call(&mut self, context: &mut Context<'_>) -> Poll<Option<ToolCallResult>> {
         for index in 0..self.running.len() {
             if let Poll::Ready(ended) = self.running[index].work.poll_unpin(context) {
                 self.running.remove(index);
@@ -194,11 +181,7 @@ impl ActiveCalls {
 }
 
 /// Returns the result of a call with this status and this text as its output.
-pub(super) fn finished_with_text(
-    call: CallId,
-    status: ToolCallStatus,
-    text: &str,
-) -> ToolCallResult {
+pub(super) fn finished_text(call: CallId, status: ToolCallStatus, text: &str) -> ToolCallResult {
     finished(call, status, ToolOutput::text(text))
 }
 

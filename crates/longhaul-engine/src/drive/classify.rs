@@ -3,6 +3,9 @@
 //!
 //! The classification is journaled together with the reply, so that a later build treats the call
 //! in the same way as this one.
+//!
+//! Calls with which a model waits, by sleeping in a command or by asking for the same state again
+//! and again, are refused with a hint: `wait` parks the run at no cost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::glob::{self, TEXT_BYTES_MAX};
 use longhaul_core::id::ToolName;
-use longhaul_core::message::ToolCall;
+use longhaul_core::message::{Message, ToolCall};
 use longhaul_core::output_reference::OutputReference;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::effect_key::{EFFECT_KEY_BYTES_MAX, EffectKey};
@@ -20,7 +23,7 @@ use longhaul_core::port::store::StoreError;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::task::TaskSpec;
-use longhaul_run::{RUN_AGENT, Run, patterns_beyond_one_run};
+use longhaul_run::{RUN_AGENT, Run, shared_patterns};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, EffectRule};
@@ -29,8 +32,8 @@ use crate::drive::session::retry_while_busy;
 use crate::guard::template::render_identifier_template;
 use crate::panics;
 use crate::services::Services;
+use crate::tools::children::CHILD_STATUS;
 use crate::tools::find_tools::join_tool_names;
-use crate::tools::polling::polling_refusal;
 use crate::tools::recorded_outputs::ReferenceError;
 use crate::tools::registry::RegisteredTool;
 
@@ -43,6 +46,12 @@ const MATCH_TEXT_OVERHEAD_BYTES: usize = 3;
 
 /// Name of the control tool that parks the run until a time or an event.
 const WAIT_TOOL: &str = "wait";
+
+/// Longest sleep in a command that is accepted, in seconds.
+const SLEEP_SECS_MAX: f64 = 30.0;
+
+/// Maximum number of consecutive turns in which the model calls nothing but `child_status`.
+const STATUS_TURNS_MAX: usize = 2;
 
 /// Classifies a tool call that the model made. `secret_name` is the name of a secret that the input
 /// of the call contained. `None` means that it contained none.
@@ -78,7 +87,7 @@ pub(crate) async fn add_remembered_approvals(
     task: &TaskSpec,
     calls: &mut [ToolCallClassification],
 ) -> Result<(), StoreError> {
-    let patterns = |call: &ToolCallClassification| patterns_beyond_one_run(&task.policy, call);
+    let patterns = |call: &ToolCallClassification| shared_patterns(&task.policy, call);
     let valid = calls.iter().filter(|call| call.problem.is_none());
     let all: BTreeSet<RulePattern> = valid.flat_map(patterns).collect();
     if all.is_empty() {
@@ -311,6 +320,67 @@ fn rejected_call(tool: ToolName, problem: String) -> ToolCallClassification {
     ToolCallClassification { problem: Some(problem), ..ToolCallClassification::pure(tool) }
 }
 
+/// Returns the message that refuses a call in which a command sleeps too long, or with which the
+/// model asks for the state of its child runs again and again. The message suggests `wait`. `None`
+/// if the call does neither.
+pub(crate) fn polling_refusal(run: &Run, tool: &str, input: &Value) -> Option<String> {
+    match tool {
+        "shell" => {
+            let secs = longest_sleep_secs(input.get("command")?.as_str()?);
+            (secs > SLEEP_SECS_MAX).then(|| {
+                format!(
+                    "not run: a command may sleep for at most {SLEEP_SECS_MAX} s. To wait longer, call \
+                     `wait` with `for`, `until`, `child` or `signal`, which costs nothing"
+                )
+            })
+        }
+        CHILD_STATUS => {
+            let messages = run.transcript().messages().iter().rev();
+            let replies = messages.filter_map(|message| match &**message {
+                Message::Assistant(reply) => Some(reply),
+                Message::User(_) | Message::Results(_) => None,
+            });
+            let status_turns = replies.take_while(|reply| {
+                let mut calls = reply.tool_calls().peekable();
+                calls.peek().is_some() && calls.all(|call| call.name == CHILD_STATUS)
+            });
+            (status_turns.take(STATUS_TURNS_MAX).count() == STATUS_TURNS_MAX).then(|| {
+                "not run: you have only asked for the state of your child runs in the last turns. \
+                 Call `wait` with `child` to wait for one of them, which costs nothing"
+                    .to_owned()
+            })
+        }
+        _ => None,
+    }
+}
+
+/// Returns the longest time in seconds that a part of a command sleeps.
+fn longest_sleep_secs(command: &str) -> f64 {
+    let parts = command.split([';', '&', '|', '\n', '(', ')']);
+    let sleeps = parts.filter_map(|part| {
+        let mut args = part.split_whitespace().skip_while(|arg| {
+            matches!(*arg, "do" | "then" | "else" | "exec" | "command" | "time" | "{")
+        });
+        (args.next()? == "sleep").then(|| args.map_while(parse_sleep_secs).sum::<f64>())
+    });
+    sleeps.fold(0.0, f64::max)
+}
+
+/// Parses a duration of `sleep`, such as `90`, `1.5m` or `infinity`.
+fn parse_sleep_secs(arg: &str) -> Option<f64> {
+    let (number, unit) = match arg.strip_suffix(['s', 'm', 'h', 'd']) {
+        Some(number) => (number, &arg[number.len()..]),
+        None => (arg, "s"),
+    };
+    let factor = match unit {
+        "m" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => 1.0,
+    };
+    number.parse::<f64>().ok().map(|number| number * factor)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -331,6 +401,29 @@ mod tests {
             truncate_rule_match_texts(&mut call);
             assert_eq!(call.rule_match_texts.len(), kept);
             assert_eq!(call.opaque, is_long || kept < all, "{all}");
+        }
+    }
+
+    #[test]
+    fn sleeps_are_found_in_commands() {
+        for (command, expected) in [
+            ("sleep 300", 300.0),
+            ("make; sleep 2m", 120.0),
+            ("while true; do sleep 45; done", 45.0),
+            ("sleep 1m 30s && ls", 90.0),
+            ("( sleep 1h )", 3_600.0),
+            ("sleep infinity", f64::INFINITY),
+            ("echo sleep 300", 0.0),
+            ("sleep 5", 5.0),
+            ("./sleepy 900", 0.0),
+            ("sleep", 0.0),
+            ("sleep $N", 0.0),
+        ] {
+            assert!(
+                (longest_sleep_secs(command) - expected).abs() < 1e-9
+                    || expected.is_infinite() && longest_sleep_secs(command).is_infinite(),
+                "{command}"
+            );
         }
     }
 }

@@ -12,18 +12,16 @@ use longhaul_run::RunInput;
 
 use crate::agent::Agent;
 use crate::drive::abort::{AbortReason, AbortSignals, Abortable};
-use crate::drive::assignment::{DriveRunOutcome, RunAssignment};
-use crate::drive::blocker::RunBlocker;
+use crate::drive::assignment::{DriveRunOutcome, Lease, RunAssignment};
 use crate::drive::calls::ActiveCalls;
 use crate::drive::crash_limiter::{RunAdmission, TrialPermits};
-use crate::drive::lease::Lease;
 use crate::drive::progress::ProgressThrottle;
 use crate::drive::run_env::{
     ExternalTools, RunEnv, load_external_tools, load_run_agent, unregistered_tool_names,
 };
 use crate::drive::session::{CommitOutcome, RunSession};
 use crate::error::Result;
-use crate::prompt::blob_texts::BlobTextCache;
+use crate::replay::BlobTextCache;
 use crate::services::Services;
 use crate::shutdown::Shutdown;
 
@@ -31,7 +29,6 @@ use crate::shutdown::Shutdown;
 const EXTERNAL_TOOLS_TIMEOUT: Millis = Millis::from_secs(90);
 
 /// The state of a driver while it drives one run.
-#[derive(Debug)]
 pub(super) struct DriveContext {
     pub(super) services: Services,
     pub(super) session: RunSession,
@@ -52,24 +49,14 @@ pub(super) struct DriveContext {
     pub(super) blob_texts: BlobTextCache,
 }
 
-/// Outcome of preparing a driver for its run.
-pub(super) enum DriverSetup {
-    /// Everything that the run needs is available.
-    Ready,
-    /// The run needs something that is missing, such as a model or a tool.
-    Blocked(RunBlocker),
-    /// The run has crashed its workers too often at the same point.
-    CrashLoop,
-    /// This driver has lost its claim on the run, or has to release the run.
-    Lost,
-}
-
 impl DriveContext {
-    /// Replays the journal of the claimed run and loads what the run needs.
+    /// Replays the journal of the claimed run and loads what the run needs. Also returns the first
+    /// input for the state machine. It is `None` if this driver has lost its claim on the run, or
+    /// has to release the run.
     pub(super) async fn open_claimed_run(
         services: &Services,
         assignment: RunAssignment,
-    ) -> Result<(Self, DriverSetup)> {
+    ) -> Result<(Self, Option<RunInput>)> {
         let mut ctx = Self {
             services: services.clone(),
             session: RunSession::open(services, assignment.worker, assignment.claim.clone())
@@ -88,17 +75,17 @@ impl DriveContext {
             RunAdmission::Trial { permits, delay } => {
                 ctx.acquire_trial(&assignment, (permits, delay)).await?
             }
-            RunAdmission::Blocked => return Ok((ctx, DriverSetup::CrashLoop)),
+            RunAdmission::Blocked => return Ok((ctx, Some(RunInput::CrashLoop))),
         };
         // From here on a crash of this process counts for the run. A crash while it only waited
         // does not.
-        let setup_outcome = match may_begin
+        let first_input = match may_begin
             && ctx.session.commit_durable(RunInput::Recover).await? == CommitOutcome::Applied
         {
             true => ctx.load_env().await?,
-            false => DriverSetup::Lost,
+            false => None,
         };
-        Ok((ctx, setup_outcome))
+        Ok((ctx, first_input))
     }
 
     /// Acquires the crash limiter permits that a run needs after a crash, after a delay. Returns
@@ -118,7 +105,7 @@ impl DriveContext {
         let services = self.services.clone();
         let waiting = pin!(async {
             let acquire_permits = async {
-                let place = assignment.crash_limiter.enter_queue().await;
+                let place = assignment.crash_limiter.wait_for_queue_place().await;
                 assignment.permit.release();
                 services.notifier.notify_runs_ready();
                 services.clock.sleep(delay).await;
@@ -131,7 +118,7 @@ impl DriveContext {
             tokio::select! {
                 biased;
                 trial = acquire_permits => Abortable::Done(trial),
-                () = assignment.shutdown.wait_for_drain() => Abortable::Aborted(AbortReason::Shutdown),
+                () = assignment.shutdown.wait_for_drain_request() => Abortable::Aborted(AbortReason::Shutdown),
             }
         });
         let mut signals = AbortSignals::new(&mut self.session, &self.lease, &self.shutdown);
@@ -168,30 +155,30 @@ impl DriveContext {
         DriveRunOutcome::Lost
     }
 
-    async fn load_env(&mut self) -> Result<DriverSetup> {
+    async fn load_env(&mut self) -> Result<Option<RunInput>> {
         let agent = match load_run_agent(&self.services, self.session.run()).await? {
             Ok(agent) => agent,
-            Err(message) => return Ok(DriverSetup::Blocked(message.into())),
+            Err(message) => return Ok(Some(RunInput::MissingDependency(message))),
         };
         let names = unregistered_tool_names(&self.services, &agent);
         let external_tools = match self.load_external_tools(&agent, &names).await? {
             Abortable::Done(Ok(external_tools)) => external_tools,
             Abortable::Done(Err(message)) => {
-                return Ok(DriverSetup::Blocked(message.into()));
+                return Ok(Some(RunInput::MissingDependency(message)));
             }
             // A cancelled run ends without external tools.
             Abortable::Aborted(reason) if !reason.ends_driver() => ExternalTools::new(),
-            Abortable::Aborted(_) => return Ok(DriverSetup::Lost),
+            Abortable::Aborted(_) => return Ok(None),
         };
         let result =
             RunEnv::build_for_run(&self.services, self.session.run(), agent, external_tools);
-        Ok(match result {
+        Ok(Some(match result {
             Ok(env) => {
                 self.env = Some(env);
-                DriverSetup::Ready
+                RunInput::Advance
             }
-            Err(blocker) => DriverSetup::Blocked(blocker),
-        })
+            Err(blocker) => blocker.into_input(),
+        }))
     }
 
     /// Loads external tools, but stops waiting for them if the run is cancelled or this driver has
@@ -211,7 +198,7 @@ impl DriveContext {
                 biased;
                 external_tools = load_external_tools(services, agent, names, RunClaimId { run, epoch }) => Abortable::Done(external_tools),
                 // Nothing was started that would have to be waited for.
-                () = shutdown.wait_for_drain() => Abortable::Aborted(AbortReason::Shutdown),
+                () = shutdown.wait_for_drain_request() => Abortable::Aborted(AbortReason::Shutdown),
                 () = services.clock.sleep(EXTERNAL_TOOLS_TIMEOUT) => Abortable::Done(Err(external_tools_timeout_message(agent, names))),
             }
         });

@@ -89,7 +89,7 @@ impl RunCrashLimiter {
     }
 
     /// Waits for a place in the queue of runs that wait for permits without a drive permit.
-    pub(crate) async fn enter_queue(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn wait_for_queue_place(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.queue).acquire_owned().await.ok()
     }
 

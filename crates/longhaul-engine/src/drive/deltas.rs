@@ -1,19 +1,20 @@
 //! Broadcasts the output of models while it is generated.
 //!
 //! The broadcast is a best-effort copy: the journal has the full reply when the turn is over. A
-//! slow subscriber may miss deltas of the broadcast, but loses nothing else.
+//! slow subscriber may miss deltas of the broadcast, but loses nothing else. The end of the text is
+//! held back while it may be the beginning of a secret.
+//!
+//! Invariant: when a part of the reply was skipped, no text after it is published.
 
-mod holdback;
-
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use longhaul_core::id::RunId;
-use longhaul_core::port::model::{DeltaSink, ModelRequest};
+use longhaul_core::port::model::DeltaSink;
 use longhaul_core::port::redact::Redact;
 use tokio::sync::watch;
 
-use crate::drive::deltas::holdback::HoldbackBuffer;
 use crate::panics::with_lock;
 
 /// Maximum number of bytes of one reply that are buffered for late subscribers.
@@ -38,128 +39,72 @@ pub struct ReplyDelta {
 /// state.
 #[derive(Debug, Clone, Default)]
 pub struct ReplyDeltaBroadcast {
-    channels: Arc<Mutex<HashMap<RunId, ReplyChannel>>>,
+    replies: Arc<Mutex<HashMap<RunId, watch::Sender<LiveReply>>>>,
 }
 
-/// The current reply of one run and the signal for its subscribers.
-#[derive(Debug, Default)]
-struct ReplyChannel {
-    reply: Option<LiveReply>,
-    /// Signal for subscribers that the reply has grown. `None` if nobody has subscribed yet.
-    changed: Option<watch::Sender<()>>,
-}
-
-impl ReplyChannel {
-    fn notify_subscribers(&self) {
-        if let Some(sender) = &self.changed {
-            sender.send_replace(());
-        }
-    }
-
-    fn subscriber_count(&self) -> usize {
-        self.changed.as_ref().map_or(0, watch::Sender::receiver_count)
-    }
-}
-
-#[derive(Debug, Clone)]
+/// The current reply of one run. The default value stands for a run that has no reply yet.
+#[derive(Debug, Clone, Default)]
 struct LiveReply {
     turn: u32,
     attempt: u32,
     text: String,
-    /// Whether the reply is complete and is kept only for existing subscribers.
-    is_complete: bool,
+    /// Whether the model still generates the reply. If not, the reply is kept only for existing
+    /// subscribers.
+    is_in_progress: bool,
 }
 
 impl LiveReply {
-    const fn end(&self) -> ReplyReadPosition {
-        ReplyReadPosition { turn: self.turn, attempt: self.attempt, offset: self.text.len() }
+    /// Returns the text after a position. If the position belongs to another reply, returns the
+    /// whole text. `None` if there is no text.
+    fn delta_since(&self, run: RunId, position: ReplyReadPosition) -> Option<ReplyDelta> {
+        let is_same = (position.turn, position.attempt) == (self.turn, self.attempt);
+        let offset = if is_same { position.offset } else { 0 };
+        let text = self.text.get(offset..).filter(|text| !text.is_empty())?.into();
+        Some(ReplyDelta { run, turn: self.turn, attempt: self.attempt, offset, text })
     }
 }
 
 impl ReplyDeltaBroadcast {
     /// Subscribes to the model output of one run, starting at the beginning of the current reply.
     pub fn subscribe(&self, run: RunId) -> ReplyDeltaStream {
-        let (receiver, at) = with_lock(&self.channels, |channels| {
-            let channel = channels.entry(run).or_default();
-            let receiver = channel.changed.get_or_insert_with(|| watch::Sender::new(()));
-            // A reply that was complete before the subscription is in the journal.
-            let completed = channel.reply.as_ref().filter(|reply| reply.is_complete);
-            (receiver.subscribe(), completed.map(LiveReply::end))
+        let reply = with_lock(&self.replies, |replies| {
+            replies.entry(run).or_insert_with(watch::Sender::default).subscribe()
         });
-        ReplyDeltaStream { broadcast: self.clone(), run, changed: receiver, position: at }
+        let LiveReply { turn, attempt, ref text, is_in_progress } = *reply.borrow();
+        // A reply that was complete before the subscription is in the journal.
+        let offset = if is_in_progress { 0 } else { text.len() };
+        let position = ReplyReadPosition { turn, attempt, offset };
+        ReplyDeltaStream { broadcast: self.clone(), run, reply: reply.clone(), position }
     }
 
     /// Returns the text that the run's model has generated so far in the current turn. `None` if
-    /// the model generates no reply at the moment.
+    /// the model has generated none, or generates no reply at the moment.
     pub fn partial_reply(&self, run: RunId) -> Option<ReplyDelta> {
-        let under_way = |channels: &mut HashMap<RunId, ReplyChannel>| {
-            let reply = channels.get(&run)?.reply.as_ref();
-            reply.filter(|reply| !reply.is_complete).map(drop)
-        };
-        with_lock(&self.channels, under_way)?;
-        self.delta_since(run, None)
-    }
-
-    /// Returns the text of the run's current reply after a position. If the position is `None` or
-    /// belongs to an earlier reply, returns the whole text. `None` if the run has no current reply.
-    fn delta_since(&self, run: RunId, position: Option<ReplyReadPosition>) -> Option<ReplyDelta> {
-        with_lock(&self.channels, |channels| {
-            let reply = channels.get(&run)?.reply.as_ref()?;
-            let offset = match position {
-                Some(position)
-                    if (position.turn, position.attempt) == (reply.turn, reply.attempt) =>
-                {
-                    position.offset
-                }
-                Some(_) | None => 0,
-            };
-            Some(ReplyDelta {
-                run,
-                turn: reply.turn,
-                attempt: reply.attempt,
-                offset,
-                text: reply.text.get(offset..)?.into(),
-            })
+        with_lock(&self.replies, |replies| {
+            let reply = replies.get(&run)?.borrow();
+            reply.delta_since(run, ReplyReadPosition::default()).filter(|_| reply.is_in_progress)
         })
     }
 
-    /// Creates the sink that receives the streamed output of one model request. The sink redacts
-    /// secrets before it publishes the output.
-    pub(crate) fn create_model_output_sink(
-        &self,
-        request: &ModelRequest,
-        redact: Arc<dyn Redact>,
-    ) -> ReplyBroadcastSink {
-        self.create_sink_for_reply((request.run, request.turn, request.attempt), redact)
-    }
-
-    fn create_sink_for_reply(
+    /// Creates the sink that receives the streamed output of one model request, given by the run,
+    /// the turn and the attempt. The sink redacts secrets before it publishes the output.
+    pub(crate) fn create_sink(
         &self,
         (run, turn, attempt): (RunId, u32, u32),
         redact: Arc<dyn Redact>,
     ) -> ReplyBroadcastSink {
-        let reply = LiveReply { turn, attempt, text: String::new(), is_complete: false };
-        with_lock(&self.channels, |channels| channels.entry(run).or_default().reply = Some(reply));
-        ReplyBroadcastSink { broadcast: self.clone(), run, redact, holdback: Mutex::default() }
-    }
-
-    /// Adds text to the current reply of a run and notifies the subscribers.
-    fn publish_reply_text(&self, run: RunId, text: &str) {
-        if text.is_empty() {
-            return;
-        }
-        with_lock(&self.channels, |channels| {
-            let Some(channel) = channels.get_mut(&run) else { return };
-            if let Some(reply) = &mut channel.reply {
-                reply.text.push_str(text);
-            }
-            channel.notify_subscribers();
+        let reply = LiveReply { turn, attempt, text: String::new(), is_in_progress: true };
+        let reply = with_lock(&self.replies, |replies| {
+            let sender = replies.entry(run).or_insert_with(watch::Sender::default);
+            sender.send_replace(reply);
+            sender.clone()
         });
+        ReplyBroadcastSink { broadcast: self.clone(), run, redact, reply, held: Mutex::default() }
     }
 }
 
 /// A position in the model output of a run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct ReplyReadPosition {
     turn: u32,
     attempt: u32,
@@ -171,8 +116,8 @@ struct ReplyReadPosition {
 pub struct ReplyDeltaStream {
     broadcast: ReplyDeltaBroadcast,
     run: RunId,
-    changed: watch::Receiver<()>,
-    position: Option<ReplyReadPosition>,
+    reply: watch::Receiver<LiveReply>,
+    position: ReplyReadPosition,
 }
 
 impl ReplyDeltaStream {
@@ -183,26 +128,20 @@ impl ReplyDeltaStream {
     }
 
     fn take_delta_if(&mut self, predicate: impl Fn(&ReplyDelta) -> bool) -> Option<ReplyDelta> {
-        let delta = self.broadcast.delta_since(self.run, self.position)?;
-        if delta.text.is_empty() || !predicate(&delta) {
-            return None;
-        }
-        self.position = Some(ReplyReadPosition {
-            turn: delta.turn,
-            attempt: delta.attempt,
-            offset: delta.offset + delta.text.len(),
-        });
+        let delta = self.reply.borrow_and_update().delta_since(self.run, self.position);
+        let delta = delta.filter(predicate)?;
+        let offset = delta.offset + delta.text.len();
+        self.position = ReplyReadPosition { turn: delta.turn, attempt: delta.attempt, offset };
         Some(delta)
     }
 
     /// Waits for the next piece of model output of the run.
     pub async fn next(&mut self) -> ReplyDelta {
         loop {
-            self.changed.mark_unchanged();
             if let Some(delta) = self.take_delta_if(|_| true) {
                 return delta;
             }
-            if self.changed.changed().await.is_err() {
+            if self.reply.changed().await.is_err() {
                 return std::future::pending().await;
             }
         }
@@ -211,14 +150,13 @@ impl ReplyDeltaStream {
 
 impl Drop for ReplyDeltaStream {
     fn drop(&mut self) {
-        with_lock(&self.broadcast.channels, |channels| {
-            let last = channels.get(&self.run).is_some_and(|channel| {
-                let is_in_progress = channel.reply.as_ref().is_some_and(|reply| !reply.is_complete);
-                // This subscriber is still counted.
-                !is_in_progress && channel.subscriber_count() <= 1
-            });
-            if last {
-                channels.remove(&self.run);
+        with_lock(&self.broadcast.replies, |replies| {
+            // This subscriber is still counted.
+            let is_unused = |reply: &watch::Sender<LiveReply>| {
+                reply.receiver_count() <= 1 && !reply.borrow().is_in_progress
+            };
+            if replies.get(&self.run).is_some_and(is_unused) {
+                replies.remove(&self.run);
             }
         });
     }
@@ -231,52 +169,90 @@ pub(crate) struct ReplyBroadcastSink {
     broadcast: ReplyDeltaBroadcast,
     run: RunId,
     redact: Arc<dyn Redact>,
-    /// End of the streamed text, held back while it may be the beginning of a secret. It has its
-    /// own lock, so that redacting it does not block the replies of other runs.
-    holdback: Mutex<HoldbackBuffer>,
+    reply: watch::Sender<LiveReply>,
+    /// Text that is held back. It has its own lock, so that redacting it does not block the replies
+    /// of other runs.
+    held: Mutex<HeldText>,
+}
+
+/// End of a streamed text that is not published yet, because it may be the beginning of a secret.
+#[derive(Debug, Default)]
+struct HeldText {
+    text: String,
+    /// Whether text was skipped because the reply exceeded the size limit. Nothing is published
+    /// after a gap.
+    has_gap: bool,
+}
+
+impl HeldText {
+    /// Removes the redacted text that can be published, without an end that may be the beginning of
+    /// a secret.
+    fn take_publishable(&mut self, redact: &dyn Redact) -> String {
+        let end = self.text.len().saturating_sub(redact.partial_secret_suffix_len(&self.text));
+        let (complete, rest) = self.text.split_at(self.text.floor_char_boundary(end));
+        let (redacted, clean) = (redact.redact(&self.text), redact.redact(complete));
+        // A secret may end where another one seems to begin.
+        let is_secret_split = matches!(redacted, Cow::Owned(_))
+            && *redacted != format!("{clean}{}", redact.redact(rest));
+        let (publishable, rest) = match rest.is_empty() || is_secret_split {
+            true => (redacted.into_owned(), String::new()),
+            false => (clean.into_owned(), rest.to_owned()),
+        };
+        self.text = rest;
+        publishable
+    }
 }
 
 impl ReplyBroadcastSink {
-    /// Publishes the text that `take` removes from the holdback buffer. The lock on the buffer
-    /// keeps concurrent calls in order.
-    fn publish(&self, take: impl FnOnce(&mut HoldbackBuffer) -> String) {
-        let mut buffer = self.holdback.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = take(&mut buffer);
-        self.broadcast.publish_reply_text(self.run, &text);
+    /// Publishes the text that `take` removes from the held text. The lock keeps concurrent calls
+    /// in order.
+    fn publish(&self, take: impl FnOnce(&mut HeldText) -> String) {
+        with_lock(&self.held, |held| {
+            let text = take(held);
+            if !text.is_empty() {
+                self.reply.send_modify(|reply| reply.text.push_str(&text));
+            }
+        });
+    }
+
+    fn publish_held_text(&self) {
+        self.publish(|held| self.redact.redact(&std::mem::take(&mut held.text)).into_owned());
     }
 
     /// Publishes the text that is still held back and returns the complete text of the reply.
     /// Called when no more text will follow.
     pub(crate) fn flush_and_get_text(&self) -> Arc<str> {
-        self.publish(|buffer| buffer.drain_redacted(&*self.redact));
-        self.broadcast.partial_reply(self.run).map_or_else(|| "".into(), |delta| delta.text)
+        self.publish_held_text();
+        self.reply.borrow().text.as_str().into()
     }
 }
 
 impl DeltaSink for ReplyBroadcastSink {
     fn on_text(&self, text: &str) {
-        self.publish(|buffer| buffer.push(text, &*self.redact, REPLY_BYTES_MAX));
+        self.publish(|held| {
+            let published_bytes = self.reply.borrow().text.len();
+            held.has_gap |= published_bytes + held.text.len() + text.len() > REPLY_BYTES_MAX;
+            if held.has_gap {
+                return String::new();
+            }
+            held.text.push_str(text);
+            held.take_publishable(&*self.redact)
+        });
     }
 }
 
 impl Drop for ReplyBroadcastSink {
     fn drop(&mut self) {
-        self.publish(|buffer| buffer.drain_redacted(&*self.redact));
-        with_lock(&self.broadcast.channels, |channels| {
-            let Some(channel) = channels.get_mut(&self.run) else { return };
-            match (channel.subscriber_count(), &mut channel.reply) {
-                (0, _) => drop(channels.remove(&self.run)),
-                (_, Some(reply)) => reply.is_complete = true,
-                (_, None) => {}
-            }
+        self.publish_held_text();
+        with_lock(&self.broadcast.replies, |replies| match self.reply.receiver_count() {
+            0 => drop(replies.remove(&self.run)),
+            _ => self.reply.send_modify(|reply| reply.is_in_progress = false),
         });
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::borrow::Cow;
-
     use longhaul_core::port::redact::NoRedaction;
 
     use super::*;
@@ -284,7 +260,7 @@ mod tests {
     impl ReplyDeltaBroadcast {
         /// Creates a sink for a run that has no secrets to redact.
         fn sink_without_redaction(&self, run: RunId, turn: u32) -> ReplyBroadcastSink {
-            self.create_sink_for_reply((run, turn, 1), Arc::new(NoRedaction))
+            self.create_sink((run, turn, 1), Arc::new(NoRedaction))
         }
     }
 
@@ -314,7 +290,7 @@ mod tests {
         fn assert_streamed_text(pieces: &[&str], streamed: &str, complete: &str) {
             let broadcast = ReplyDeltaBroadcast::default();
             let run = RunId::from_bits(7);
-            let sink = broadcast.create_sink_for_reply((run, 1, 1), Arc::new(TwoSecretsRedactor));
+            let sink = broadcast.create_sink((run, 1, 1), Arc::new(TwoSecretsRedactor));
             for piece in pieces {
                 sink.on_text(piece);
             }
@@ -354,7 +330,7 @@ mod tests {
         assert_eq!(fields(early.next().await), (4, 0, "four".to_owned()));
         drop((early, late));
         drop(sink);
-        assert!(with_lock(&broadcast.channels, |channels| channels.is_empty()));
+        assert!(with_lock(&broadcast.replies, |replies| replies.is_empty()));
     }
 
     #[test]
@@ -372,7 +348,7 @@ mod tests {
         assert_eq!(&*early.take_rest_of_turn(1).unwrap().text, "all at once");
         assert_eq!(early.take_rest_of_turn(1), None);
         drop((early, late));
-        assert!(with_lock(&broadcast.channels, |channels| channels.is_empty()));
+        assert!(with_lock(&broadcast.replies, |replies| replies.is_empty()));
     }
 
     #[test]

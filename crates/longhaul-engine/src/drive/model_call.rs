@@ -1,18 +1,24 @@
 //! Sends one request to the model and waits for the reply. The state machine decides about retries.
+//!
+//! A request may also ask for a summary of a conversation that fills the model's context window. A
+//! summary that is refused, truncated or too long is not used: the conversation stays unchanged,
+//! and the failure is journaled.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::turn::{ModelCallPurpose, OutputCheckResult, ToolCallClassification};
 use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::message::{Message, StopReason};
 use longhaul_core::port::model::{Model, ModelRequest, ModelResponse};
 use longhaul_core::port::store::StoreError;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_run::input::{InterruptedReply, ModelReply};
 use longhaul_run::{Run, RunInput};
-use std::sync::Arc;
 
 use crate::drive::abort::{AbortReason, AbortSignals, Abortable};
 use crate::drive::classify::{add_remembered_approvals, classify_call};
@@ -20,6 +26,9 @@ use crate::drive::context::DriveContext;
 use crate::drive::run_env::RunEnv;
 use crate::error::Result;
 use crate::guard::redaction::Redaction;
+use crate::prompt::summary::{
+    ConversationSplit, messages_to_summarize, summarize, to_summary_request,
+};
 use crate::services::{ModelResolver, ResolveModelError, ResolvedModel};
 use crate::tools::effect_facts::add_effect_facts;
 
@@ -93,12 +102,16 @@ pub(super) async fn timed_model_call(
     let redaction = Redaction(&*ctx.services.redact);
     Ok(match outcome {
         ModelOutcome::Reply(response) => {
-            let secret_names = redaction.secret_names_in_calls(&response.reply);
+            // Calls with a secret are not made: with the secret redacted they would be other calls.
+            let calls = response.reply.tool_calls();
+            let secret_names = calls.map(|call| redaction.secret_name_in_json(&call.input));
+            let secret_names = secret_names.collect();
             let response = redaction.redact_response(response);
             Ok(RedactedReply { response, secret_names, active })
         }
-        ModelOutcome::Failed(failure, cost) => {
-            let failure = redaction.redact_failure(failure);
+        ModelOutcome::Failed(mut failure, cost) => {
+            let texts = failure.request_id.iter_mut().chain([&mut failure.message]);
+            texts.for_each(|text| redaction.clean(text));
             Err(Some(RunInput::ModelFailed { failure, cost, active }))
         }
         ModelOutcome::Interrupted(mut interrupted) => {
@@ -126,8 +139,8 @@ async fn call_model(
     if !ctx.lease.wait_until_valid().await {
         return Ok(ModelOutcome::Lost);
     }
-    let sink =
-        ctx.services.deltas.create_model_output_sink(&request, Arc::clone(&ctx.services.redact));
+    let reply = (request.run, request.turn, request.attempt);
+    let sink = ctx.services.deltas.create_sink(reply, Arc::clone(&ctx.services.redact));
     let found = match resolve_model(&env, &*ctx.services.models, (&request.model, purpose)) {
         Ok(found) => found,
         Err(failure) => return Ok(ModelOutcome::Failed(failure, None)),
@@ -142,7 +155,7 @@ async fn call_model(
     Ok(match signals.wait_unless_aborted(generation).await? {
         Abortable::Done(Ok(Ok(response))) => ModelOutcome::Reply(response),
         Abortable::Done(Ok(Err(failure))) => {
-            let cost = cost_of_failed_request(&*found.model, &request, &failure);
+            let cost = failure_cost(&*found.model, &request, &failure);
             ModelOutcome::Failed(failure, cost)
         }
         Abortable::Done(Err(_)) => {
@@ -192,11 +205,7 @@ fn cancelled_failure() -> Failure {
 
 /// Returns the cost of a failed request at the price of the requested model. The state machine
 /// can't compute the cost, because it knows only the price of the run's most expensive model.
-fn cost_of_failed_request(
-    model: &dyn Model,
-    request: &ModelRequest,
-    failure: &Failure,
-) -> Option<MicroUsd> {
+fn failure_cost(model: &dyn Model, request: &ModelRequest, failure: &Failure) -> Option<MicroUsd> {
     let usage = failure.usage.filter(|usage| usage.total_tokens() > 0)?;
     let price = model.estimate(request).pricing.price?;
     Some(price.cost(usage))
@@ -212,4 +221,56 @@ fn interrupted_outcome(model: &dyn Model, request: &ModelRequest, text: Arc<str>
         cost: pricing.price.map(|price| price.cost(usage)),
         active: Millis::ZERO,
     })
+}
+
+/// Requests a summary of the run's conversation. `None` means that this driver has lost its claim
+/// on the run.
+pub(super) async fn compact_conversation(
+    ctx: &mut DriveContext,
+    request: ModelRequest,
+) -> Result<Option<RunInput>> {
+    let messages = Arc::clone(&request.messages);
+    let task = ctx.session.run().transcript().task_message().cloned();
+    let request = to_summary_request(request, ctx.session.run().control().summary_guidance());
+    Ok(match timed_model_call(ctx, request, ModelCallPurpose::Compact).await? {
+        Ok(RedactedReply { response, active, .. }) => {
+            Some(build_compaction_run_input(&messages, task.as_ref(), (response, active)))
+        }
+        Err(input) => input,
+    })
+}
+
+/// Builds the state machine's input from the model's reply with the summary.
+fn build_compaction_run_input(
+    messages: &[Arc<Message>],
+    task: Option<&Message>,
+    (response, active): (ModelResponse, Millis),
+) -> RunInput {
+    let replaced = messages_to_summarize(messages);
+    let (dropped, kept) = messages.split_at(replaced);
+    let split = ConversationSplit { task, summarized: dropped, kept_messages: kept };
+    let result = match response.stop {
+        StopReason::Refusal => Err("the model refused to summarize the conversation"),
+        // The model would lose whatever a truncated summary does not contain.
+        StopReason::MaxTokens => Err("the summary was truncated at the maximum output length"),
+        StopReason::EndTurn
+        | StopReason::ToolUse
+        | StopReason::PauseTurn
+        | StopReason::Other(_) => summarize(split, &response.reply.text()),
+    };
+    match result {
+        Ok(summary) => RunInput::Compacted(Box::new(MemoryCompacted {
+            replaced,
+            summary: vec![summary],
+            usage: response.usage,
+            cost: response.cost,
+            model: response.model,
+            active,
+        })),
+        Err(reason) => {
+            let mut failure = Failure::new(FailureClass::Refused, reason);
+            failure.usage = Some(response.usage);
+            RunInput::ModelFailed { failure, cost: response.cost, active }
+        }
+    }
 }

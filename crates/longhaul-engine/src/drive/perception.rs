@@ -20,9 +20,8 @@ use crate::drive::context::DriveContext;
 use crate::error::Result;
 use crate::guard::redaction::Redaction;
 use crate::panics::guard;
-use crate::prompt::event_text;
 use crate::prompt::setup::build_run_prepared_event;
-use crate::prompt::{WORLD_UPDATE_HEADING, format_world_state};
+use crate::prompt::{WORLD_UPDATE_HEADING, event_text, format_world_state};
 
 /// Delay before each attempt to fetch the perception (the state of the world) from a context
 /// provider. The first attempt has no delay.

@@ -120,11 +120,7 @@ impl ProgressThrottle {
     }
 
     /// Returns the object through which a tool reports the progress of its call.
-    pub(super) fn create_reporter(
-        &self,
-        call: CallId,
-        redact: &Arc<dyn Redact>,
-    ) -> Arc<dyn Progress> {
+    pub(super) fn reporter(&self, call: CallId, redact: &Arc<dyn Redact>) -> Arc<dyn Progress> {
         Arc::new(ProgressReporter { throttle: self.clone(), redact: Arc::clone(redact), call })
     }
 
@@ -266,13 +262,13 @@ mod tests {
         let redact: Arc<dyn Redact> = Arc::new(longhaul_core::port::redact::NoRedaction);
         let mut updates = 0;
         for second in 0..3_600 {
-            throttle.create_reporter(calls[0], &redact).report(None, "still there");
+            throttle.reporter(calls[0], &redact).report(None, "still there");
             let due = with_lock(&throttle.0.state, |state| state.take_due_update(second * SECOND));
             updates += u32::from(matches!(due, DueUpdate::Now(_)));
         }
         assert!((250..=260).contains(&updates), "{updates}");
         // The other call is reported at once.
-        throttle.create_reporter(calls[1], &redact).report(None, "begun");
+        throttle.reporter(calls[1], &redact).report(None, "begun");
         let due = with_lock(&throttle.0.state, |state| state.take_due_update(3_600 * SECOND));
         assert!(
             matches!(due, DueUpdate::Now(RunInput::Progress(progress)) if progress.call == calls[1])
@@ -285,7 +281,7 @@ mod tests {
         let call = CallId { turn: 1, index: 1 };
         let open = throttle.track_call(call);
         let redact: Arc<dyn Redact> = Arc::new(longhaul_core::port::redact::NoRedaction);
-        let reporter = throttle.create_reporter(call, &redact);
+        let reporter = throttle.reporter(call, &redact);
         for _ in 0..100 {
             reporter.report(None, "still there");
             reporter.report_to_journal(&"é".repeat(600));

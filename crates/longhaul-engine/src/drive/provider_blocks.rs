@@ -19,12 +19,12 @@ use crate::panics::with_lock;
 /// in the store, so that they outlast a restart and other processes see them; the cache saves most
 /// reads of the store.
 #[derive(Debug, Clone, Default)]
-pub struct BlockedProviderCache(Arc<Mutex<BTreeMap<String, CachedBlockedUntilTime>>>);
+pub struct BlockedProviderCache(Arc<Mutex<BTreeMap<String, CachedBlock>>>);
 
 /// Cached block of a provider (a time until which no requests are sent to it), as read from the
 /// store or set by this process.
 #[derive(Debug, Clone, Copy)]
-struct CachedBlockedUntilTime {
+struct CachedBlock {
     /// Time until which the provider is blocked. `None` means that it is not blocked.
     until: Option<Timestamp>,
     /// Time at which this process learned that the provider is blocked.
@@ -98,10 +98,7 @@ impl BlockedProviderCache {
             Ok(until) => with_lock(&self.0, |blocks| {
                 let unchanged = blocks.get(provider).filter(|known| known.until == until);
                 let since = unchanged.map_or(now, |known| known.since);
-                blocks.insert(
-                    provider.to_owned(),
-                    CachedBlockedUntilTime { until, since, read_at: now },
-                );
+                blocks.insert(provider.to_owned(), CachedBlock { until, since, read_at: now });
                 until
             }),
             Err(error) => {
@@ -129,7 +126,7 @@ impl BlockedProviderCache {
             ProviderAvailability::Limited(duration) => {
                 with_lock(&self.0, |blocks| {
                     let until = Some(now.plus(duration));
-                    let new = CachedBlockedUntilTime { until, since: now, read_at: now };
+                    let new = CachedBlock { until, since: now, read_at: now };
                     let block = blocks.entry(provider.to_owned()).or_insert(new);
                     block.until = until.max(block.until);
                     block.since = now;

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a run can only use what its agent file lists. A tool that appears after the model was
 //! told its tools does not exist for the run.
+//!
+//! A run whose environment can't be built is blocked: it waits until a person has removed the cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,13 +15,12 @@ use longhaul_core::port::redact::Redact;
 use longhaul_core::port::tool::{RunClaimId, ToolContext, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
-use longhaul_run::{RUN_AGENT, Run};
+use longhaul_run::{RUN_AGENT, Run, RunInput};
 use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::agent::check::is_unsandboxed;
 use crate::agent::config::Skill;
-use crate::drive::blocker::RunBlocker;
 use crate::drive::session::retry_while_busy;
 use crate::error::Result;
 use crate::prompt::event_text::{IDLE_TICK, event_kind};
@@ -52,7 +53,7 @@ pub(crate) struct RunEnv {
     pub(crate) external_tools: Vec<String>,
     /// Names of the deferred tools (tools that the model must load before it can call them), as
     /// models see them.
-    deferred_tools: BTreeSet<String>,
+    pub(crate) deferred_tools: BTreeSet<String>,
     context: BTreeMap<String, RawJson>,
     /// Output schema of the agent. `None` means that the result is free text.
     pub(crate) output_schema: Option<OutputSchema>,
@@ -68,6 +69,15 @@ pub(crate) type RunEnvResult = Result<RunEnv, RunBlocker>;
 
 /// External tools, by the name with which the agent file refers to them, such as `mcp:github`.
 pub(crate) type ExternalTools = BTreeMap<String, Vec<RegisteredTool>>;
+
+/// The reason why a run cannot continue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RunBlocker {
+    /// Message for people: what is missing and how to fix it.
+    pub(crate) message: String,
+    /// Whether the cause is part of the run itself, so that only a new run can succeed.
+    pub(crate) is_permanent: bool,
+}
 
 /// Returns the version of the agent with which the run was submitted. The inner error is a message
 /// for people.
@@ -216,11 +226,6 @@ impl RunEnv {
         self.model_api_names
             .iter()
             .filter_map(|(api_name, name)| Some((api_name.as_str(), self.tools.get(name)?)))
-    }
-
-    /// Returns whether the run has tools that the model must load before it sees their schemas.
-    pub(crate) fn has_deferred_tools(&self) -> bool {
-        !self.deferred_tools.is_empty()
     }
 
     /// Returns whether the tool with this name, as models see it, is deferred: the model must load
@@ -449,4 +454,28 @@ fn resolve_models(
         }
     }
     Ok(models)
+}
+
+impl RunBlocker {
+    /// Creates a blocker with a permanent cause, which no person can remove.
+    pub(crate) const fn permanent(message: String) -> Self {
+        let is_permanent = true;
+        Self { message, is_permanent }
+    }
+
+    /// Converts the blocker into the state machine's input that blocks the run.
+    pub(crate) fn into_input(self) -> RunInput {
+        match self.is_permanent {
+            true => RunInput::Unrunnable(self.message),
+            false => RunInput::MissingDependency(self.message),
+        }
+    }
+}
+
+impl From<String> for RunBlocker {
+    /// Creates a blocker whose cause a person can remove.
+    fn from(message: String) -> Self {
+        let is_permanent = false;
+        Self { message, is_permanent }
+    }
 }

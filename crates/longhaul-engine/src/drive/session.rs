@@ -9,25 +9,26 @@ use std::sync::Arc;
 use longhaul_core::change::{JournalBatch, LateToolResult, RowChange};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
-use longhaul_core::event::tool::LateToolResultEvent;
+use longhaul_core::event::tool::{LateToolResultEvent, ToolOutput};
 use longhaul_core::id::{Seq, WorkerId};
 use longhaul_core::policy::budget::BudgetAccount;
-use longhaul_core::policy::effect_key::{ClaimedEffectKey, EffectKeyClaim};
+use longhaul_core::policy::effect_key::{ClaimedEffectKey, EffectKeyChange, EffectKeyState};
 use longhaul_core::port::store::{
-    AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, JournalPage, StoreError,
+    AppendRefusalReason, AppendRequest, AppendResult, Claim, JournalAuthor, StoreError,
 };
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_run::checkpoint::CheckpointWriter;
 use longhaul_run::commands::{RunCommand, decide_command};
-use longhaul_run::input::{ToolCallResult, ToolCallStatus};
+use longhaul_run::input::ToolCallStatus;
 use longhaul_run::{DecisionContext, EffectKeyOfOtherCall, Run, RunInput, decide};
 
-use crate::drive::append_refusals::{count_new_children, effect_key_claims, load_other_claim};
 use crate::drive::provider_blocks::{ProviderAvailability, calls_other_model, model_to_call};
+use crate::drive::truncate::truncate_output;
 use crate::error::{Error, Result};
 use crate::notifier::DriverRegistration;
 use crate::replay::{read_journal_page, replay_driven_run};
 use crate::services::Services;
+use crate::tools::recorded_outputs::OutputReader;
 
 /// Maximum number of consecutive inputs that the state machine may reject. More rejections are a
 /// bug, and trying again would only cost money.
@@ -136,7 +137,10 @@ impl RunSession {
     /// Reads the journal entries that other writers have appended and applies them to the state.
     pub(crate) async fn apply_new_entries(&mut self) -> Result<()> {
         loop {
-            let page = self.read_next_journal_page().await?;
+            // Calls are running, and giving up now would leave their outcome unknown.
+            let (services, run, seq) = (&self.services, self.run.id(), self.run.seq());
+            let read = || read_journal_page(services, run, seq);
+            let page = retry_while_busy(&*services.clock, read).await?;
             for entry in &page.entries {
                 self.run.apply(entry)?;
                 self.checkpoints.keep_state_if_due(&self.run);
@@ -147,14 +151,6 @@ impl RunSession {
                 return Ok(());
             }
         }
-    }
-
-    /// Reads the next journal entries, retrying while the store is busy: calls are running, and
-    /// giving up now would leave their outcome unknown.
-    async fn read_next_journal_page(&self) -> Result<JournalPage> {
-        let (run, seq) = (self.run.id(), self.run.seq());
-        let clock = &*self.services.clock;
-        Ok(retry_while_busy(clock, || read_journal_page(&self.services, run, seq)).await?)
     }
 
     /// Passes an input to the state machine and appends the resulting events. Repeats both if the
@@ -190,12 +186,10 @@ impl RunSession {
                 // For example, a result that was surfaced meanwhile.
                 Err(refusal) => return self.count_rejection(&refusal.to_string()),
             };
-            let new_children = count_new_children(&batch);
-            let availability = ProviderAvailability::from_events(&batch.events, now);
-            let claims = effect_key_claims(&batch);
-            match self.append_batch(batch).await? {
+            match self.append_batch(&batch).await? {
                 AppendResult::Committed { .. } => {
                     self.rejections = 0;
+                    let availability = ProviderAvailability::from_events(&batch.events, now);
                     if let Some(state) = availability.filter(|_| !calls_other_model) {
                         let Services { provider_blocks, records, .. } = &self.services;
                         provider_blocks.record_availability(&**records, &model, (state, now)).await;
@@ -208,7 +202,7 @@ impl RunSession {
                     ctx = self.decision_context();
                 }
                 AppendResult::Refused(reason) => {
-                    self.add_refusal(&mut ctx, reason, (claims.as_slice(), new_children)).await?;
+                    self.add_refusal(&mut ctx, reason, &batch).await?;
                 }
                 AppendResult::Fenced | AppendResult::RunEnded | AppendResult::RunNotFound => {
                     self.submit_late_tool_results(input).await?;
@@ -218,23 +212,26 @@ impl RunSession {
         }
     }
 
-    /// Adds a refusal by the store to the context of the next decision about the same input. The
-    /// refused append claimed these effect keys and started this number of child runs.
+    /// Adds a refusal by the store to the context of the next decision about the same input.
     #[expect(clippy::wildcard_enum_match_arm, reason = "all other refusals are unexpected")]
     async fn add_refusal(
         &self,
         ctx: &mut DecisionContext,
         reason: AppendRefusalReason,
-        (claims, new_children): (&[EffectKeyClaim], usize),
+        refused: &JournalBatch,
     ) -> Result<()> {
+        let children =
+            refused.events.iter().filter(|event| matches!(event, Event::ChildStarted(_)));
         match reason {
             AppendRefusalReason::OverBudget(account) => ctx.budget_account = Some(account),
-            AppendRefusalReason::TreeFull if new_children > 0 => {
-                ctx.free_children = Some(new_children - 1);
+            AppendRefusalReason::TreeFull if children.clone().next().is_some() => {
+                ctx.free_children = Some(children.count() - 1);
             }
             AppendRefusalReason::OverCap(refusal) => ctx.add_cap_refusal(*refusal),
             AppendRefusalReason::KeyTaken(taken) => {
-                ctx.add_taken_key(self.load_key_claim(claims, taken).await?);
+                let clock = &*self.services.clock;
+                let load = || self.load_taken_key(refused, taken);
+                ctx.add_taken_key(retry_while_busy(clock, load).await?);
             }
             AppendRefusalReason::KeyNotHeld => ctx.forget_taken_keys(),
             reason => {
@@ -245,15 +242,27 @@ impl RunSession {
         Ok(())
     }
 
-    /// Returns which tool call has claimed an effect key (under which an effect happens at most
-    /// once), with its result if it has completed. Retries while the store is busy.
-    async fn load_key_claim(
+    /// Returns which tool call has claimed an effect key that a call of the refused batch needs. If
+    /// the claiming call has completed, its result is read from the journal of its run.
+    async fn load_taken_key(
         &self,
-        claims: &[EffectKeyClaim],
-        taken: ClaimedEffectKey,
-    ) -> Result<EffectKeyOfOtherCall> {
-        let clock = &*self.services.clock;
-        Ok(retry_while_busy(clock, || load_other_claim(&self.services, claims, taken)).await?)
+        refused: &JournalBatch,
+        key: ClaimedEffectKey,
+    ) -> Result<EffectKeyOfOtherCall, StoreError> {
+        let mut claims = refused.changes.iter().filter_map(|change| {
+            let RowChange::UpdateKey(EffectKeyChange::Claim(claim)) = change else { return None };
+            Some(claim)
+        });
+        let claim = claims.find(|claim| claim.key == key.key);
+        let (Some(claim), EffectKeyState::Done) = (claim, key.state) else {
+            return Ok(EffectKeyOfOtherCall { key, result: None });
+        };
+        let Services { store, records, .. } = &self.services;
+        let outputs = OutputReader::new(store.clone(), records.clone());
+        let recorded = outputs.read_tool_output(key.holder.run, key.holder.call).await?;
+        let text = recorded.and_then(|recorded| recorded.text);
+        let result = text.map(|text| truncate_output(claim.holder.call, ToolOutput::text(text)));
+        Ok(EffectKeyOfOtherCall { key, result })
     }
 
     /// Returns the context for the state machine: the current time, the spend caps, and the budget
@@ -289,7 +298,7 @@ impl RunSession {
                 Ok(batch) => batch,
                 Err(outcome) => return Ok(outcome),
             };
-            match self.append_batch(batch).await? {
+            match self.append_batch(&batch).await? {
                 AppendResult::Committed { .. } | AppendResult::Refused(_) => {
                     return Ok(CommitOutcome::Applied);
                 }
@@ -312,18 +321,15 @@ impl RunSession {
         match self.services.store.append_to_journal(append.clone()).await {
             Ok(AppendResult::Committed { seq, now }) => {
                 self.apply_appended(append.batch.events, seq, now)?;
-                Ok(CommitOutcome::Applied)
             }
-            Ok(AppendResult::Fenced | AppendResult::RunEnded) => Ok(CommitOutcome::Lost),
+            Ok(AppendResult::Fenced | AppendResult::RunEnded) => return Ok(CommitOutcome::Lost),
             // Other writers' entries are read on the next notification or before the next append.
-            Ok(AppendResult::Conflict | AppendResult::RunNotFound | AppendResult::Refused(_)) => {
-                Ok(CommitOutcome::Applied)
-            }
+            Ok(AppendResult::Conflict | AppendResult::RunNotFound | AppendResult::Refused(_)) => {}
             Err(error) => {
                 tracing::debug!(run = %append.run, %error, "a progress update was dropped");
-                Ok(CommitOutcome::Applied)
             }
         }
+        Ok(CommitOutcome::Applied)
     }
 
     /// Decides about an input while work is running. The error is the outcome if there is nothing
@@ -366,8 +372,8 @@ impl RunSession {
 
     /// Appends a batch and folds its events. After the window of a spend cap has passed, the known
     /// time is outdated; this counts as a conflict, because reading the journal updates the time.
-    async fn append_batch(&mut self, batch: JournalBatch) -> Result<AppendResult> {
-        let append = self.append_request(batch);
+    async fn append_batch(&mut self, batch: &JournalBatch) -> Result<AppendResult> {
+        let append = self.append_request(batch.clone());
         let result = self.append_with_retries(&append).await?;
         if let AppendResult::Committed { seq, now } = result {
             self.apply_appended(append.batch.events, seq, now)?;
@@ -429,36 +435,29 @@ impl RunSession {
     /// without a claim, so that they are not lost.
     async fn submit_late_tool_results(&self, input: RunInput) -> Result<()> {
         let RunInput::ToolsDone(results) = input else { return Ok(()) };
-        for tool in results {
-            if matches!(tool.status, ToolCallStatus::Completed | ToolCallStatus::Failed) {
-                self.submit_late_tool_result(tool).await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn submit_late_tool_result(&self, result: ToolCallResult) -> Result<()> {
         let run = self.run.id();
-        let Some(row) = self.services.store.get_run(run).await? else { return Ok(()) };
-        let call = result.call;
-        let text = result.output.joined_text();
-        let event = LateToolResultEvent {
-            call,
-            is_error: result.status == ToolCallStatus::Failed,
-            output: result.output,
-        };
-        let (command, ctx) = (RunCommand::SurfaceResult(event), DecisionContext::new(self.now()));
-        let appended = match decide_command(run, row.status, command, ctx) {
-            Err(_) => AppendResult::RunEnded,
-            Ok(mut batch) => {
-                batch.changes.extend(result.blobs.into_iter().map(RowChange::PutBlob));
-                let author = JournalAuthor::Outsider;
-                self.append_with_retries(&AppendRequest { run, author, batch }).await?
+        for result in results {
+            let is_error = result.status == ToolCallStatus::Failed;
+            if !is_error && result.status != ToolCallStatus::Completed {
+                continue;
             }
-        };
-        if appended == AppendResult::RunEnded {
-            let late = LateToolResult { call, text };
-            self.services.records.save_late_tool_result(run, late).await?;
+            let Some(row) = self.services.store.get_run(run).await? else { return Ok(()) };
+            let (call, text) = (result.call, result.output.joined_text());
+            let event = LateToolResultEvent { call, is_error, output: result.output };
+            let ctx = DecisionContext::new(self.now());
+            let command = RunCommand::SurfaceResult(event);
+            let appended = match decide_command(run, row.status, command, ctx) {
+                Err(_) => AppendResult::RunEnded,
+                Ok(mut batch) => {
+                    batch.changes.extend(result.blobs.into_iter().map(RowChange::PutBlob));
+                    let author = JournalAuthor::Outsider;
+                    self.append_with_retries(&AppendRequest { run, author, batch }).await?
+                }
+            };
+            if appended == AppendResult::RunEnded {
+                let late = LateToolResult { call, text };
+                self.services.records.save_late_tool_result(run, late).await?;
+            }
         }
         Ok(())
     }

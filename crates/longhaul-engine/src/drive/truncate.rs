@@ -90,17 +90,14 @@ pub(super) fn truncate_tool_output(
             }
         }
     }
-    let (output, full_text) = truncate_output_and_get_full_text(call, output);
+    let (output, full_text) = truncate_output(call, output);
     stored.extend(full_text);
     (output, stored)
 }
 
 /// Returns the output with a long text truncated, and the full text as a blob to be stored. `None`
 /// means that the text was not truncated.
-pub(crate) fn truncate_output_and_get_full_text(
-    call: CallId,
-    output: ToolOutput,
-) -> (ToolOutput, Option<Blob>) {
+pub(crate) fn truncate_output(call: CallId, output: ToolOutput) -> (ToolOutput, Option<Blob>) {
     let texts = output.content.iter().filter_map(Part::text);
     let texts: Vec<&str> = texts.collect();
     let bytes: usize = texts.iter().map(|text| text.len()).sum();

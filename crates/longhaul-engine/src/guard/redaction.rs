@@ -8,7 +8,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::failure::Failure;
 use longhaul_core::message::{
     Block, Message, Part, Reply, StopReason, TextBlock, ThinkingBlock, ToolCall,
 };
@@ -40,13 +39,6 @@ fn redacted_secret_name(text: &str, redacted: &str) -> String {
 
 /// Name that messages use for a secret without a name.
 const UNNAMED_SECRET: &str = "(unnamed)";
-
-/// Whether a template tag (`{{` or `{%`) is still open at the end of this text.
-fn ends_inside_template_tag(text: &str) -> bool {
-    let opened = text.rfind("{{").max(text.rfind("{%"));
-    let closed = text.rfind("}}").max(text.rfind("%}"));
-    opened > closed
-}
 
 /// Redacts secrets in the types of the engine, such as messages and agents.
 #[derive(Debug, Clone, Copy)]
@@ -98,12 +90,6 @@ impl Redaction<'_> {
         (clean != *json).then(|| redacted_secret_name(json.as_str(), clean.as_str()))
     }
 
-    /// Returns, for each tool call of a reply, the name of a secret in the input of the call. Such
-    /// calls are not made, because with the secret redacted they would be different calls.
-    pub(crate) fn secret_names_in_calls(self, reply: &Reply) -> Vec<Option<String>> {
-        reply.tool_calls().map(|call| self.secret_name_in_json(&call.input)).collect()
-    }
-
     /// Redacts secrets in a template. The placeholder looks like a template tag, so it is inserted
     /// as a string literal. If a secret is part of a tag, the whole template becomes the
     /// placeholder, and new runs of the agent are rejected.
@@ -113,7 +99,8 @@ impl Redaction<'_> {
         let mut rest = clean.as_str();
         while let Some(found) = find_secret_placeholder(rest) {
             text.push_str(&rest[..found.start]);
-            if ends_inside_template_tag(&text) {
+            // A template tag (`{{` or `{%`) is still open here.
+            if text.rfind("{{").max(text.rfind("{%")) > text.rfind("}}").max(text.rfind("%}")) {
                 return secret_placeholder(&redacted_secret_name(&source, &clean));
             }
             text.push_str(&format!("{{{{ \"{}\" }}}}", &rest[found.clone()]));
@@ -203,13 +190,6 @@ impl Redaction<'_> {
             *answer = None;
         }
         response
-    }
-
-    /// Redacts secrets in the description of a failure.
-    pub(crate) fn redact_failure(self, mut failure: Failure) -> Failure {
-        let texts = failure.request_id.iter_mut().chain([&mut failure.message]);
-        texts.for_each(|text| self.clean(text));
-        failure
     }
 
     /// Redacts secrets in a perception (the state of the world), which is journaled and which the

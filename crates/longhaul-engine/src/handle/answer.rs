@@ -1,6 +1,9 @@
 //! Lists and answers gates: questions and approvals that wait for a person.
 //!
 //! Invariant: an input or result that a person edited passes the same checks as one of the model.
+//!
+//! A program opens a signal gate for an event that it will report later. A run can't complete while
+//! such a gate is open.
 
 use longhaul_core::access::key_name_of_principal;
 use longhaul_core::change::LateToolResult;
@@ -9,20 +12,21 @@ use longhaul_core::id::{AgentName, Epoch, GateId, RunId, Seq};
 use longhaul_core::output_reference::{OUTPUT_MEMBER, OutputReference};
 use longhaul_core::policy::effect_key::EffectKeyHolder;
 use longhaul_core::policy::gate::{
-    Answer, GateDecision, GateKind, GateRow, GateStatus, RecordedAnswer,
+    Answer, GateDecision, GateKind, GateRow, GateSpec, GateStatus, GateTimeout, RecordedAnswer,
+    check_gate_tags,
 };
 use longhaul_core::policy::rule::RULES_MAX;
 use longhaul_core::port::store::{AppendRefusalReason, GateFilter};
 use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
-use longhaul_run::commands::{RunCommand, decide_command, scope_of_remembered_approval};
+use longhaul_run::commands::{RunCommand, decide_command, remembered_scope};
 use longhaul_run::{DecisionContext, Rejection, Run, edit_refusal_reason, output_from_human_edit};
 
-use crate::drive::blocker::RunBlocker;
 use crate::drive::classify::{classify_input, secret_in_input_message};
-use crate::drive::run_env::{RunEnv, compile_output_schema, load_run_agent};
-use crate::error::{Error, Result};
+use crate::drive::run_env::{RunBlocker, RunEnv, compile_output_schema, load_run_agent};
+use crate::error::{Error, Result, invalid_task};
+use crate::handle::submit::check_idempotency_key;
 use crate::handle::{Longhaul, check_text_len};
 use crate::replay::{replay_run, replay_run_state};
 use crate::services::release_external_tools;
@@ -49,6 +53,31 @@ pub enum GateAnswerOutcome {
     Voted(Seq),
 }
 
+/// Maximum length in bytes of the text that says what a gate waits for.
+const ASK_BYTES_MAX: usize = 8_000;
+/// Maximum number of open signal gates of a run that programs have opened. Gates at which a tool
+/// call waits for a signal are not counted.
+const SIGNAL_GATES_MAX: usize = 64;
+
+/// Request to open a gate that a program will complete later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewSignalGate {
+    /// Run that can't complete while the gate is open. It can still fail or be cancelled.
+    pub run: RunId,
+    /// What the run waits for, as a sentence.
+    pub ask: String,
+    /// Tags of the gate, for searching.
+    pub tags: Vec<String>,
+    /// Key that identifies the gate within its run: a second request with the same key returns the
+    /// existing gate, or an error if its content differs. `None` means that every request opens a
+    /// new gate.
+    pub idempotency_key: Option<String>,
+    /// Time within which the gate must be answered.
+    pub timeout: GateTimeout,
+    /// Principal that opens the gate. The model reads its text, so it counts as a submitter.
+    pub by: String,
+}
+
 impl Longhaul {
     /// Lists the gates that match the filter, newest first. An open gate whose deadline has passed
     /// is returned with the status `Expired`, even if the filter selects open gates.
@@ -66,9 +95,12 @@ impl Longhaul {
     /// Returns the gate with this id. An open gate whose deadline has passed is returned with the
     /// status `Expired`.
     pub async fn get_gate(&self, gate: GateId) -> Result<GateRow> {
+        self.find_gate(gate).await?.ok_or(Error::GateNotFound(gate))
+    }
+
+    pub(super) async fn find_gate(&self, gate: GateId) -> Result<Option<GateRow>> {
         let filter = GateFilter { gate: Some(gate), limit: 1, ..GateFilter::default() };
-        let found = self.list_gates(filter).await?;
-        found.into_iter().next().ok_or(Error::GateNotFound(gate))
+        Ok(self.list_gates(filter).await?.pop())
     }
 
     /// Answers a gate. If several people answer, the first valid answer wins.
@@ -113,7 +145,7 @@ impl Longhaul {
         if let (GateStatus::Open, Some(edited)) = (row.status, answer.decision.edit()) {
             match (&row.spec.kind, secret) {
                 (GateKind::Approval, Some(secret)) => {
-                    return Err(Rejection::InvalidTask(secret_in_input_message(&secret)).into());
+                    return invalid_task(secret_in_input_message(&secret));
                 }
                 (GateKind::Approval, None) => self.check_edited_call_input(&row, edited).await?,
                 (GateKind::Result, _) => self.check_edited_result(&row, edited).await?,
@@ -126,7 +158,7 @@ impl Longhaul {
         let now = self.services.records.now().await?;
         let run_row = self.services.store.get_run(run).await?.ok_or(Error::RunNotFound(run))?;
         let agent = run_row.agent;
-        let has_rule = self.has_rule_that_answer_adds(&row, &answer, agent.clone()).await?;
+        let has_rule = self.rule_exists(&row, &answer, agent.clone()).await?;
         let revoked_votes = self.revoked_votes(&row).await?;
         if row.status == GateStatus::Open && row.spec.approvers.not_submitter {
             row.spec.earlier_submitters = self.current_submitters(run).await?;
@@ -212,14 +244,9 @@ impl Longhaul {
 
     /// Returns whether the remembered approval (rule by which later calls are approved) that this
     /// answer would add already exists and is active.
-    async fn has_rule_that_answer_adds(
-        &self,
-        gate: &GateRow,
-        answer: &Answer,
-        agent: AgentName,
-    ) -> Result<bool> {
+    async fn rule_exists(&self, gate: &GateRow, answer: &Answer, agent: AgentName) -> Result<bool> {
         let (Some(scope), Some(pattern)) =
-            (scope_of_remembered_approval(gate, answer, agent), gate.spec.pattern.clone())
+            (remembered_scope(gate, answer, agent), gate.spec.pattern.clone())
         else {
             return Ok(false);
         };
@@ -230,11 +257,7 @@ impl Longhaul {
 
     /// Returns whether the answer that the run's journal contains at this sequence number closed
     /// its gate.
-    pub async fn find_recorded_answer_outcome(
-        &self,
-        run: RunId,
-        seq: Seq,
-    ) -> Result<GateAnswerOutcome> {
+    pub async fn recorded_answer_outcome(&self, run: RunId, seq: Seq) -> Result<GateAnswerOutcome> {
         let before = Seq(seq.0.saturating_sub(1));
         let found = self.read_run_journal(run, before, 1).await?;
         Ok(match found.first().map(|entry| entry.event.kind()) {
@@ -292,7 +315,7 @@ impl Longhaul {
         let Some(schema) = schema else { return Ok(()) };
         let output = output_from_human_edit(edited);
         let text = output.data.as_ref().map_or(output.text.as_str(), RawJson::as_str);
-        match schema.validate_answer_text(text, &*self.services.clock).await {
+        match schema.validate_answer(text, &*self.services.clock).await {
             OutputCheckResult::Valid(_) => Ok(()),
             OutputCheckResult::Invalid(reason) => {
                 Err(Rejection::InvalidTask(format!("the edited result is invalid: {reason}"))
@@ -318,4 +341,75 @@ impl Longhaul {
         release_external_tools(&self.services, claim).await;
         loaded?.map_err(|blocker| Rejection::InvalidTask(blocker.message).into())
     }
+
+    /// Opens a gate for an event that a program will report. Returns the gate, and `true` if it is
+    /// new: a second request with the same key returns the existing gate.
+    pub async fn raise_signal_gate(&self, mut new: NewSignalGate) -> Result<(GateRow, bool)> {
+        self.check_new_signal_gate(&new)?;
+        // Redacted first, so that a repeated request is compared with what was stored.
+        new.ask = self.redact(new.ask);
+        let run = self.run_row(new.run).await?;
+        let id = match &new.idempotency_key {
+            // The id is derived from the key, so the store refuses a second gate.
+            Some(key) => GateId::derive(new.run.bits(), &format!("key:{key}"), run.created_at),
+            None => GateId::from_bits(self.services.ids.next_id_bits()),
+        };
+        if let Some(gate) = self.find_gate(id).await? {
+            return gate_if_same_request(gate, &new).map(|gate| (gate, false));
+        }
+        self.check_signal_gate_count(new.run).await?;
+        let spec = GateSpec {
+            tags: new.tags.clone(),
+            idempotency_key: new.idempotency_key.clone(),
+            timeout: new.timeout.duration(),
+            earlier_submitters: vec![self.redact(new.by.as_str())],
+            ..GateSpec::new(id, GateKind::Signal, new.ask.as_str())
+        };
+        let command = RunCommand::RaiseSignalGate(Box::new(spec));
+        let ctx = DecisionContext::new(self.store_time().await?);
+        let batch = decide_command(new.run, run.status, command, ctx)?;
+        match self.append_as_outsider(new.run, batch).await? {
+            Ok(_) => Ok((self.get_gate(id).await?, true)),
+            Err(AppendRefusalReason::GateExists) => {
+                gate_if_same_request(self.get_gate(id).await?, &new).map(|gate| (gate, false))
+            }
+            Err(_) => Err(Error::Contention(new.run)),
+        }
+    }
+
+    fn check_new_signal_gate(&self, new: &NewSignalGate) -> Result<()> {
+        if new.ask.trim().is_empty() {
+            return Err(Rejection::Empty("`ask`").into());
+        }
+        check_text_len("`ask`", new.ask.len(), ASK_BYTES_MAX)?;
+        if let Some(key) = &new.idempotency_key {
+            check_idempotency_key(key)?;
+            self.check_no_secret_in_name("the idempotency key", key)?;
+        }
+        check_gate_tags(&new.tags).map_err(Rejection::InvalidTask)?;
+        let mut tags = new.tags.iter();
+        tags.try_for_each(|tag| self.check_no_secret_in_name("a tag", tag))
+    }
+
+    async fn check_signal_gate_count(&self, run: RunId) -> Result<()> {
+        let filter = GateFilter::open(Some(run), 2 * SIGNAL_GATES_MAX);
+        let open = self.services.store.list_gates(filter).await?;
+        let signals =
+            open.iter().filter(|gate| gate.spec.is_signal_gate_without_tool_call()).count();
+        match signals < SIGNAL_GATES_MAX {
+            true => Ok(()),
+            false => {
+                invalid_task(format!("the run waits for {SIGNAL_GATES_MAX} signals, the maximum"))
+            }
+        }
+    }
+}
+
+/// Returns the existing gate if the request that opened it had the same content as `new`. Otherwise
+/// returns the error that the idempotency key was used for another request.
+fn gate_if_same_request(gate: GateRow, new: &NewSignalGate) -> Result<GateRow> {
+    let spec = &gate.spec;
+    let is_same =
+        spec.ask == new.ask && spec.tags == new.tags && spec.timeout == new.timeout.duration();
+    if is_same { Ok(gate) } else { Err(Error::IdempotencyKeyReused) }
 }

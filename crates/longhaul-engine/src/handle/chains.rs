@@ -2,10 +2,16 @@
 //!
 //! Invariant: a chain is resolved as a whole when it is submitted. The agent version and the policy
 //! of every step are pinned then, so a later change of a file does not change a chain that runs.
+//!
+//! Also builds child runs: tasks that a run gives to another agent, and the grading of a run's result.
+//!
+//! A child run of another agent has the inbox, type, priority, context values, resource, submitter
+//! and actor of its parent. Every child has the budget account and the lane of its root, and no
+//! thread: it works in a conversation of its own.
 
 use std::sync::Arc;
 
-use longhaul_api::chain::{ChainStepView, ChainView};
+use longhaul_api::agent::{ChainStepView, ChainView};
 use longhaul_api::task::{ChainChoice, Task};
 use longhaul_core::chain::{
     AUTO_APPROVE_DELAY, Chain, ChainRepeat, ChainSpec, ChainStep, ChainStepCondition,
@@ -13,18 +19,19 @@ use longhaul_core::chain::{
 };
 use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::id::RunId;
-use longhaul_core::policy::budget::Budget;
+use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::policy::gate::AutoApproval;
 use longhaul_core::policy::{ParkedLanePolicy, RunPolicy};
+use longhaul_core::raw::RawJson;
 use longhaul_core::task::{RunBatchPosition, TaskSpec};
-use longhaul_run::Rejection;
 use longhaul_run::submit::new_run_from_task;
+use longhaul_run::{Rejection, Run};
 
-use crate::agent::Agent;
-use crate::agent::directory::ChainRegistry;
-use crate::error::{Error, Result};
+use crate::agent::{Agent, ChainRegistry};
+use crate::error::{Error, Result, invalid_task};
 use crate::handle::Longhaul;
 use crate::handle::submit::resolve_lane;
+use crate::services::Services;
 
 /// Chain of a submitted task, from which the stored steps and the first run are built.
 struct ChainToBuild {
@@ -79,8 +86,7 @@ impl Longhaul {
         if let Some(problem) = spec.problems().into_iter().next() {
             let step_prefix =
                 problem.step.map(|step| format!("step {} of ", step + 1)).unwrap_or_default();
-            let reason = format!("{step_prefix}the chain is invalid: {}", problem.message);
-            return Err(Rejection::InvalidTask(reason).into());
+            return invalid_task(format!("{step_prefix}the chain is invalid: {}", problem.message));
         }
         for step in &mut spec.steps {
             step.auto_approve |= task.auto_approve == Some(true);
@@ -90,8 +96,7 @@ impl Longhaul {
             let Some(mut step) = found else {
                 let names: Vec<&str> = spec.steps.iter().map(|step| step.step_name()).collect();
                 let names = names.join("`, `");
-                let reason = format!("the chain has no step `{name}`: it has `{names}`");
-                return Err(Rejection::InvalidTask(reason).into());
+                return invalid_task(format!("the chain has no step `{name}`: it has `{names}`"));
             };
             step.condition = ChainStepCondition::Always;
             step.repeat = None;
@@ -164,10 +169,63 @@ impl Longhaul {
 
     /// Returns the newest run of the chain of a run that has ended. `None` means that the run has
     /// not ended, that it belongs to no chain, or that it is the newest run itself.
-    pub async fn newest_chain_run(&self, run: RunId) -> Result<Option<RunId>> {
+    pub async fn newest_run_of_chain(&self, run: RunId) -> Result<Option<RunId>> {
         let row = self.run_row(run).await?;
         let chain = row.chain.filter(|_| row.status.is_terminal());
         Ok(chain.map(|chain| chain.current).filter(|current| *current != run))
+    }
+
+    /// Returns a handle that uses these services and knows their agents.
+    pub(crate) fn handle_from_services(services: &Services) -> Self {
+        Self { services: services.clone(), request: None }
+    }
+
+    /// Builds a child run of `parent` for a task. Also returns the definition of its agent, to be
+    /// stored.
+    pub(crate) fn build_child_run(
+        &self,
+        parent: &Run,
+        agent: &str,
+        input: RawJson,
+    ) -> Result<(NewRun, Blob)> {
+        let parent_task = parent.task();
+        let id = self.new_run_id();
+        let task = Task {
+            context: parent_task.context.clone(),
+            inbox: Some(parent_task.inbox.clone()),
+            kind: parent_task.kind.clone(),
+            priority: parent_task.priority,
+            resource: parent_task.resource.clone(),
+            submitter: parent_task.submitter.clone(),
+            actor: parent_task.actor.clone(),
+            links: parent_task.links.clone(),
+            ..Task::new(agent, input)
+        };
+        let (spec, agent, definition) = self.build_task_spec(task, id, None)?;
+        // The parent waits for the result, so that a child does not stay open for messages.
+        let policy = RunPolicy { keep_open: None, ..spec.policy };
+        let spec = child_task_spec(parent, TaskSpec { policy, ..spec }, &agent);
+        Ok((new_run_from_task(id, spec)?, definition))
+    }
+
+    /// Builds the run that grades the result of `parent`. Also returns the definition of its agent, to
+    /// be stored.
+    pub(crate) fn build_grading_run(
+        &self,
+        parent: &Run,
+        agent: Agent,
+        input: RawJson,
+    ) -> Result<(NewRun, Blob)> {
+        let parent_task = parent.task();
+        let id = self.new_run_id();
+        let task = self.redact_task(Task {
+            inbox: Some(parent_task.inbox.clone()),
+            priority: parent_task.priority,
+            submitter: parent_task.submitter.clone(),
+            ..Task::new(agent.name.as_str(), input)
+        })?;
+        let (spec, definition) = self.build_task_spec_of_agent(task, &agent, id)?;
+        Ok((new_run_from_task(id, child_task_spec(parent, spec, &agent))?, definition))
     }
 }
 
@@ -213,5 +271,22 @@ fn chain_view(name: &str, spec: &ChainSpec) -> ChainView {
                 repeat: step.repeat.clone(),
             })
             .collect(),
+    }
+}
+
+/// Completes the task specification of a child run with the fields that it inherits from `parent`.
+fn child_task_spec(parent: &Run, spec: TaskSpec, agent: &Agent) -> TaskSpec {
+    let parent_task = parent.task();
+    // The budget of the root is the default, so that only caps of the agent's own file count.
+    let BudgetRaise { micro_usd, tokens, .. } = agent.budget.caps;
+    let budget = Budget { micro_usd, tokens, ..spec.policy.budget };
+    TaskSpec {
+        policy: RunPolicy { budget, ..spec.policy },
+        parent: Some(parent.id()),
+        root: parent_task.root,
+        depth: parent_task.depth.saturating_add(1),
+        charged_to: parent_task.charged_to.clone(),
+        earlier_submitters: parent.submitters().names_except(parent_task.submitter.as_deref()),
+        ..spec
     }
 }

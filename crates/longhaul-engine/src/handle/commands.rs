@@ -108,7 +108,7 @@ impl Longhaul {
     /// Returns the run that may have a message with this id: the newest run of the chain, if this
     /// run has ended, belongs to a chain and has no such message. Otherwise this run itself.
     pub async fn run_of_steer(&self, run: RunId, steer: SteerId) -> Result<RunId> {
-        let Some(newest) = self.newest_chain_run(run).await? else { return Ok(run) };
+        let Some(newest) = self.newest_run_of_chain(run).await? else { return Ok(run) };
         let queued = self.services.records.queued_steer_messages(run).await?;
         Ok(if queued.iter().any(|row| row.steer == steer) { run } else { newest })
     }
@@ -147,7 +147,7 @@ impl Longhaul {
         let command = match raise {
             Some(raise) => self.resume_and_raise(run, raise, by).await?,
             None => {
-                let newest = self.newest_chain_run(run).await?.unwrap_or(run);
+                let newest = self.newest_run_of_chain(run).await?.unwrap_or(run);
                 if !self.needs_resume(newest).await? {
                     return Ok(newest);
                 }
@@ -192,7 +192,7 @@ impl Longhaul {
         };
         let batch = decide_command(run, row.status, command, ctx)?;
         let outcome = self.append_as_outsider(run, batch).await?;
-        outcome.map_err(|refusal| error_for_refused_append(run, steer, refusal))
+        outcome.map_err(|refusal| refused_append_error(run, steer, refusal))
     }
 
     /// Appends to a run's journal without a claim on the run, and notifies the driver of the run.
@@ -229,11 +229,7 @@ impl Longhaul {
 }
 
 /// Converts the reason why the store refused an append into an error for the caller.
-fn error_for_refused_append(
-    run: RunId,
-    steer: Option<SteerId>,
-    refusal: AppendRefusalReason,
-) -> Error {
+fn refused_append_error(run: RunId, steer: Option<SteerId>, refusal: AppendRefusalReason) -> Error {
     match (refusal, steer) {
         (AppendRefusalReason::SteersFull, _) => Rejection::SteersFull(STEERS_MAX).into(),
         (AppendRefusalReason::SteerSettled, Some(steer)) => Rejection::SteerSettled(steer).into(),

@@ -67,7 +67,7 @@ impl Longhaul {
                 | CreateRunsOutcome::KeyReused
                 | CreateRunsOutcome::LaneFull(_)
                 | CreateRunsOutcome::OverCap(_)) => {
-                    return self.to_submit_outcome_and_notify(outcome);
+                    return self.to_submit_outcome(outcome);
                 }
             };
             if agent.lane_busy == LaneBusyPolicy::Reject {
@@ -143,13 +143,12 @@ impl Longhaul {
     ) -> Result<Option<AppendRequest>> {
         let task = &new.task;
         let values = template::template_values(&task.input, &task.context);
-        let text = event_text::render_task_text(agent, task, &values).map_err(|reason| {
-            Error::Template {
+        let text =
+            event_text::task_text(agent, task, &values).map_err(|reason| Error::Template {
                 agent: agent.name.to_string(),
                 template_name: "the event text",
                 reason,
-            }
-        })?;
+            })?;
         let message = SteerMessage {
             steer: SteerId::from_bits(new.id.bits()),
             text,

@@ -4,9 +4,9 @@
 
 use longhaul_api::thread::{NewThreadMessageBody, ThreadMessageRole, ThreadMessagesView};
 use longhaul_core::change::NewThreadMessages;
-use longhaul_core::id::{NoteId, ResourceKey, ThreadKey};
+use longhaul_core::id::{ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
-use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
+use longhaul_core::note::{AddNoteOutcome, NewMemoryNote};
 use longhaul_run::Rejection;
 
 use crate::error::Result;
@@ -108,37 +108,5 @@ impl Longhaul {
     ) -> Result<AddNoteOutcome> {
         let note = self.redact_note(resource, note)?;
         Ok(self.services.records.add_note(resource, note).await?)
-    }
-
-    /// Searches the notes about a resource (a person or thing) for any word of `query`, best match
-    /// first. If `query` contains no word, the newest notes are returned.
-    pub async fn search_notes(
-        &self,
-        resource: &ResourceKey,
-        query: &str,
-        limit: usize,
-    ) -> Result<Vec<MemoryNote>> {
-        Ok(self.services.records.search_notes(resource, query, limit).await?)
-    }
-
-    /// Lists the notes about a resource (a person or thing), newest first, continuing after the
-    /// note `after`.
-    pub async fn list_notes(
-        &self,
-        resource: &ResourceKey,
-        after: Option<NoteId>,
-        limit: usize,
-    ) -> Result<Vec<MemoryNote>> {
-        Ok(self.services.records.list_notes(resource, after, limit).await?)
-    }
-
-    /// Deletes a note. Returns `false` if the note does not exist.
-    pub async fn delete_note(&self, note: NoteId) -> Result<bool> {
-        Ok(self.services.records.delete_note(note).await?)
-    }
-
-    /// Deletes all notes about a resource (a person or thing). Returns the number of deleted notes.
-    pub async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64> {
-        Ok(self.services.records.clear_notes(resource).await?)
     }
 }

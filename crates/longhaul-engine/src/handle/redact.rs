@@ -13,7 +13,7 @@ use longhaul_run::Rejection;
 use longhaul_run::commands::RunCommand;
 
 use crate::agent::Agent;
-use crate::error::Result;
+use crate::error::{Result, invalid_task};
 use crate::guard::redaction::Redaction;
 use crate::handle::Longhaul;
 
@@ -31,11 +31,10 @@ impl Longhaul {
     /// name.
     pub(super) fn check_no_secret_in_name(&self, label: &str, name: &str) -> Result<()> {
         let Some(secret) = self.redaction().secret_name_in_text(name) else { return Ok(()) };
-        let reason = format!(
+        invalid_task(format!(
             "{label} holds the secret `{secret}`, and names are stored and shown unredacted: \
              choose another"
-        );
-        Err(Rejection::InvalidTask(reason).into())
+        ))
     }
 
     /// Rejects an agent whose file contains a secret in a field that cannot be redacted.
@@ -51,17 +50,16 @@ impl Longhaul {
             return Ok(());
         };
         let name = &agent.name;
-        let reason = format!(
+        invalid_task(format!(
             "the file of agent `{name}` holds the secret `{secret}` where it can't be redacted, \
              such as in `perception`, `lane`, a name or a template tag: the file is stored \
              with every run, so remove the secret from it"
-        );
-        Err(Rejection::InvalidTask(reason).into())
+        ))
     }
 
     /// Redacts secrets in the fields of a task that are stored or that the model reads. Rejects a
     /// task with a secret in a name, such as the lane.
-    pub(super) fn redact_task(&self, task: Task) -> Result<Task> {
+    pub(super) fn redact_task(&self, mut task: Task) -> Result<Task> {
         let names = [
             ("the thread", task.thread.as_ref().map(|key| key.as_str())),
             ("the resource", task.resource.as_ref().map(|key| key.as_str())),
@@ -80,37 +78,23 @@ impl Longhaul {
         for (label, name) in names.chain(tags).chain(context) {
             self.check_no_secret_in_name(label, name)?;
         }
-        self.check_no_secret_in_context(&task)?;
         let redaction = self.redaction();
+        for (name, value) in &task.context {
+            // If the value were redacted, tools would act on a different value.
+            if let Some(secret) = redaction.secret_name_in_json(value) {
+                return invalid_task(format!(
+                    "`{name}` of the context holds the secret `{secret}`, which is not passed to \
+                     tools: remove it"
+                ));
+            }
+        }
+        let jsons = [&mut task.actor, &mut task.links, &mut task.metadata].into_iter().flatten();
+        jsons.chain([&mut task.input]).for_each(|json| redaction.clean_json(json));
+        let names = task.submitter.iter_mut().chain(&mut task.charged_to);
+        names.chain(&mut task.other_submitters).for_each(|name| redaction.clean(name));
         let history = task.history.into_iter();
-        Ok(Task {
-            input: redaction.redact_json(&task.input),
-            history: history.map(|message| redaction.redact_message(message)).collect(),
-            submitter: task.submitter.map(|name| redaction.redact_text(name)),
-            other_submitters: (task.other_submitters.into_iter())
-                .map(|name| redaction.redact_text(name))
-                .collect(),
-            charged_to: task.charged_to.map(|name| redaction.redact_text(name)),
-            actor: task.actor.as_ref().map(|actor| redaction.redact_json(actor)),
-            links: task.links.as_ref().map(|links| redaction.redact_json(links)),
-            metadata: task.metadata.as_ref().map(|data| redaction.redact_json(data)),
-            ..task
-        })
-    }
-
-    /// Rejects a task with a secret in a context value: if the value were redacted, tools would act
-    /// on a different value.
-    fn check_no_secret_in_context(&self, task: &Task) -> Result<()> {
-        let redaction = self.redaction();
-        let mut context = task.context.iter();
-        let secret =
-            context.find_map(|(name, value)| Some((name, redaction.secret_name_in_json(value)?)));
-        let Some((name, secret)) = secret else { return Ok(()) };
-        let reason = format!(
-            "`{name}` of the context holds the secret `{secret}`, which is not passed to tools: \
-             remove it"
-        );
-        Err(Rejection::InvalidTask(reason).into())
+        let history = history.map(|message| redaction.redact_message(message)).collect();
+        Ok(Task { history, ..task })
     }
 
     /// Redacts secrets in an answer to a gate.

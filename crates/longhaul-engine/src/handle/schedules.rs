@@ -6,7 +6,7 @@
 use longhaul_api::run::RunView;
 use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
 use longhaul_api::task::Task;
-use longhaul_core::id::{AgentName, IdError, LaneKey, ResourceKey, RunId, ScheduleName, ThreadKey};
+use longhaul_core::id::{AgentName, IdError, LaneKey, ResourceKey, ScheduleName, ThreadKey};
 use longhaul_core::port::auth::IdempotencyKey;
 use longhaul_core::port::schedules::{
     NewSchedule, ScheduleFiring, ScheduleFiringAction, ScheduleFiringOutcome,
@@ -20,7 +20,7 @@ use longhaul_core::status::Status;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_run::Rejection;
 
-use crate::background::schedule::{CATCH_UP_MAX, FiringPlan, ParsedScheduleTiming};
+use crate::background::schedule::{CATCH_UP_MAX, Calendar, FiringPlan};
 use crate::error::{Error, Result};
 use crate::handle::Longhaul;
 use crate::handle::submit::IDEMPOTENCY_TTL;
@@ -51,8 +51,7 @@ impl Longhaul {
         let spec = self.parse_schedule_spec(body)?;
         let spec = ScheduleSpec { created_by: by.map(|by| self.redact(by)), ..spec };
         let now = self.store_time().await?;
-        let calendar =
-            ParsedScheduleTiming::parse(&spec.timing, now).map_err(Error::InvalidSchedule)?;
+        let calendar = Calendar::parse(&spec.timing, now).map_err(Error::InvalidSchedule)?;
         let due = calendar.next_firing_after(now).ok_or_else(|| {
             Error::InvalidSchedule("the cron pattern never matches any date".to_owned())
         })?;
@@ -182,7 +181,7 @@ impl Longhaul {
             {
                 continue;
             }
-            let Ok(calendar) = ParsedScheduleTiming::parse(&row.spec.timing, due) else { continue };
+            let Ok(calendar) = Calendar::parse(&row.spec.timing, due) else { continue };
             let next = calendar.next_firing_after(now);
             let second = next.and_then(|next| calendar.next_firing_after(next));
             if second.is_some_and(|second| second < due) {
@@ -197,7 +196,7 @@ impl Longhaul {
     async fn fire_due_schedule(&self, mut row: ScheduleRow) -> Result<()> {
         let Some(due) = row.due else { return Ok(()) };
         let now = self.store_time().await?;
-        let plan = match ParsedScheduleTiming::parse(&row.spec.timing, due) {
+        let plan = match Calendar::parse(&row.spec.timing, due) {
             Ok(calendar) => FiringPlan::for_due_schedule(&calendar, row.spec.catch_up, due, now),
             // A time zone can disappear with an update of the machine.
             Err(reason) => {
@@ -232,7 +231,8 @@ impl Longhaul {
         next: Option<Timestamp>,
     ) -> Result<bool> {
         if let (Overlap::Skip, Some(last)) = (row.spec.overlap, row.last_run)
-            && self.is_run_or_chain_unfinished(last).await?
+            && let Some(last_row) = self.services.store.get_run(last).await?
+            && !status_of_run_or_chain(&last_row).is_terminal()
         {
             let reason = format!("skipped: the run {last} of the last firing has not ended");
             return self.skip_firing(row, next, reason).await;
@@ -281,11 +281,6 @@ impl Longhaul {
         Ok(outcome == ScheduleFiringOutcome::Skipped)
     }
 
-    async fn is_run_or_chain_unfinished(&self, run: RunId) -> Result<bool> {
-        let row = self.services.store.get_run(run).await?;
-        Ok(row.is_some_and(|row| !status_of_run_or_chain(&row).is_terminal()))
-    }
-
     /// Builds the request that creates a run of a schedule for the time `time`, with the newest
     /// version of the agent. `by` is the principal that fires it by hand, if somebody does.
     fn firing_request(
@@ -306,6 +301,21 @@ impl Longhaul {
         }
         let (run, blobs) = self.build_new_run(task, self.new_run_id(), None)?;
         Ok(CreateRunsRequest { runs: vec![run], blobs, idempotency: None })
+    }
+
+    fn parse_schedule_spec(&self, body: NewScheduleBody) -> Result<ScheduleSpec> {
+        let first_agent = match (&body.agent, &body.chain) {
+            (Some(agent), None) => agent.clone(),
+            (None, Some(chain)) => {
+                let first = self.chain(chain)?.steps.into_iter().next();
+                first.map(|step| step.agent).unwrap_or_default()
+            }
+            (None, None) | (Some(_), Some(_)) => {
+                let message = "a schedule needs either an `agent` or a `chain`";
+                return Err(Error::InvalidSchedule(message.to_owned()));
+            }
+        };
+        schedule_spec(body, first_agent)
     }
 }
 
@@ -334,23 +344,6 @@ fn task_of_firing(name: &ScheduleName, spec: &ScheduleSpec, time: Timestamp) -> 
             Some(chain) => Task::for_chain(chain.as_str(), &spec.input),
             None => Task::new(spec.agent.as_str(), &spec.input),
         }
-    }
-}
-
-impl Longhaul {
-    fn parse_schedule_spec(&self, body: NewScheduleBody) -> Result<ScheduleSpec> {
-        let first_agent = match (&body.agent, &body.chain) {
-            (Some(agent), None) => agent.clone(),
-            (None, Some(chain)) => {
-                let first = self.chain(chain)?.steps.into_iter().next();
-                first.map(|step| step.agent).unwrap_or_default()
-            }
-            (None, None) | (Some(_), Some(_)) => {
-                let message = "a schedule needs either an `agent` or a `chain`";
-                return Err(Error::InvalidSchedule(message.to_owned()));
-            }
-        };
-        schedule_spec(body, first_agent)
     }
 }
 

@@ -2,18 +2,23 @@
 //! key.
 //!
 //! Invariant: a submit is not acknowledged before the runs are on disk.
+//!
+//! Batches are runs that are submitted together and execute in parallel or one after
+//! another.
 
 use std::sync::Arc;
 
+use longhaul_api::run::RunView;
+use longhaul_api::task::BatchView;
 use longhaul_api::task::Task;
 use longhaul_core::change::{Blob, NewRun};
-use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
+use longhaul_core::id::{BatchId, IdError, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
 use longhaul_core::policy::retry::{DEFAULT_HARD_TIMEOUT, DEFAULT_SOFT_TIMEOUT};
 use longhaul_core::port::store::{
     BusyLane, CreateRunsOutcome, CreateRunsRequest, IdempotencyRecord,
 };
 use longhaul_core::raw::{Hash, RawJson, canonical_json};
-use longhaul_core::task::{RunBatchMode, RunBatchPosition, TaskSource, TaskSpec};
+use longhaul_core::task::{EarliestStart, RunBatchMode, RunBatchPosition, TaskSource, TaskSpec};
 use longhaul_core::time::Millis;
 use longhaul_run::Rejection;
 use longhaul_run::submit::new_run_from_task;
@@ -21,12 +26,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::agent::Agent;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, invalid_task};
 use crate::guard::template;
 use crate::handle::{Longhaul, check_text_len};
 use crate::prompt::event_text;
+use crate::replay::replay_run_state;
 use crate::view::created_run_view;
-use longhaul_api::run::RunView;
 
 /// Inbox of tasks that do not name an inbox.
 pub(super) const DEFAULT_INBOX: &str = "default";
@@ -86,8 +91,7 @@ impl Longhaul {
     /// task is busy.
     pub async fn submit(&self, task: Task) -> Result<RunId> {
         let submitted = self.submit_task(task).await?;
-        let first = submitted.run_ids().first().copied();
-        first.ok_or_else(|| Rejection::Empty("a submit").into())
+        Ok(submitted.run_ids().first().copied().ok_or(Rejection::Empty("a submit"))?)
     }
 
     /// Submits a task. If its lane is busy, the `lane_busy` setting of its agent decides what
@@ -112,37 +116,32 @@ impl Longhaul {
     }
 
     /// Submits a task and returns the view of its run. If a new run can't be read back, the view is
-    /// built from what was written, because the run exists regardless.
+    /// built from what was written: after an error the caller would submit the task again.
     pub async fn submit_and_view_run(&self, task: Task) -> Result<RunView> {
         let idempotency = self.idempotency_record(std::slice::from_ref(&task), None);
         let (new, definitions) = self.build_new_run(task, self.new_run_id(), None)?;
         let submitted = self.create_run_or_add_message(&new, &definitions, idempotency).await?;
         let run = submitted.run_ids().first().copied().unwrap_or(new.id);
-        match (self.get_run(run).await, submitted) {
-            (Ok(mut view), submitted) => {
-                view.added = matches!(submitted, SubmitOutcome::Added(_));
-                Ok(view)
-            }
-            (Err(error), SubmitOutcome::Existing(_) | SubmitOutcome::Added(_)) => Err(error),
-            (Err(error), SubmitOutcome::Created(_)) => {
+        let is_created = matches!(submitted, SubmitOutcome::Created(_));
+        let added = matches!(submitted, SubmitOutcome::Added(_));
+        match self.get_run(run).await {
+            Err(error) if is_created => {
                 tracing::warn!(%run, %error, "the run was created, but could not be read back");
                 created_run_view(&new, self.services.clock.now())
             }
+            view => Ok(RunView { added, ..view? }),
         }
     }
 
     /// Creates the runs of a request. They are on disk when this returns.
     pub(super) async fn create_runs(&self, request: CreateRunsRequest) -> Result<SubmitOutcome> {
         let request = self.add_cap_reservations(request).await?;
-        self.to_submit_outcome_and_notify(self.services.store.create_runs(request).await?)
+        self.to_submit_outcome(self.services.store.create_runs(request).await?)
     }
 
     /// Converts the store's response to a request to create runs into a result for the submitter,
     /// and notifies workers.
-    pub(super) fn to_submit_outcome_and_notify(
-        &self,
-        outcome: CreateRunsOutcome,
-    ) -> Result<SubmitOutcome> {
+    pub(super) fn to_submit_outcome(&self, outcome: CreateRunsOutcome) -> Result<SubmitOutcome> {
         let submitted = match outcome {
             CreateRunsOutcome::Created(runs) => SubmitOutcome::Created(runs),
             CreateRunsOutcome::Existing(runs) => SubmitOutcome::Existing(runs),
@@ -208,10 +207,9 @@ impl Longhaul {
     ) -> Result<(TaskSpec, Blob)> {
         if agent.fixed_model && task.model.is_some() {
             let name = &agent.name;
-            let reason = format!(
+            return invalid_task(format!(
                 "the agent `{name}` is called as a function by a program and accepts no model"
-            );
-            return Err(Rejection::InvalidTask(reason).into());
+            ));
         }
         let definition = agent.definition_blob();
         self.check_no_secret_in_agent(agent, &definition.content)?;
@@ -292,6 +290,51 @@ impl Longhaul {
             ttl: Some(IDEMPOTENCY_TTL),
         })
     }
+
+    /// Submits tasks as a batch: all of them or none. The idempotency key of the first task covers
+    /// the whole batch.
+    pub async fn submit_batch(&self, tasks: Vec<Task>, mode: RunBatchMode) -> Result<BatchView> {
+        check_task_count(tasks.len())?;
+        let idempotency = self.idempotency_record(&tasks, Some(mode));
+        let id = BatchId::from_bits(self.services.ids.next_id_bits());
+        let ids: Vec<RunId> = tasks.iter().map(|_| self.new_run_id()).collect();
+        let mut built = Vec::with_capacity(tasks.len());
+        for (index, (mut task, run)) in tasks.into_iter().zip(ids.iter().copied()).enumerate() {
+            let mut position = RunBatchPosition { id, mode, next: None };
+            if mode == RunBatchMode::Sequential {
+                position.next = ids.get(index + 1).copied();
+                task.start = start_in_sequence(index, task.start)?;
+            }
+            built.push(self.build_new_run(task, run, Some(position))?);
+        }
+        let views = built.iter().map(|(run, _)| created_run_view(run, self.services.clock.now()));
+        let runs = views.collect::<Result<_, _>>()?;
+        match self.create_runs(run_creation_request(built, idempotency)).await? {
+            SubmitOutcome::Created(_) => Ok(BatchView { id, mode, runs }),
+            SubmitOutcome::Existing(runs) => {
+                let first = runs.first().ok_or(Error::BatchNotFound(id))?;
+                let (first, _) = replay_run_state(&self.services, *first).await?;
+                let existing = first.task().batch.ok_or(Error::IdempotencyKeyReused)?;
+                self.batch(existing.id).await
+            }
+            // Tasks of a batch are never added to other runs.
+            SubmitOutcome::Added(_) => Err(Error::BatchNotFound(id)),
+        }
+    }
+
+    /// Returns a batch with its runs, in the order in which they were submitted.
+    pub async fn batch(&self, batch: BatchId) -> Result<BatchView> {
+        let ids = self.services.records.runs_of_batch(batch).await?;
+        let first = ids.first().ok_or(Error::BatchNotFound(batch))?;
+        let (first, _) = replay_run_state(&self.services, *first).await?;
+        let mode = first.task().batch.map_or(RunBatchMode::default(), |position| position.mode);
+        let mut runs = Vec::with_capacity(ids.len());
+        let mut workers = None;
+        for run in ids {
+            runs.push(self.get_run_with_worker_cache(run, &mut workers).await?);
+        }
+        Ok(BatchView { id: batch, mode, runs })
+    }
 }
 
 /// Returns the error for a task that is refused because its lane is busy.
@@ -303,11 +346,9 @@ pub(super) fn lane_busy_error(busy: BusyLane) -> Error {
 pub(super) fn check_task_count(count: usize) -> Result<()> {
     match (1..=TASKS_MAX).contains(&count) {
         true => Ok(()),
-        false => {
-            let reason =
-                format!("a submit must have 1 to {TASKS_MAX} tasks, and this one has {count}");
-            Err(Rejection::InvalidTask(reason).into())
-        }
+        false => invalid_task(format!(
+            "a submit must have 1 to {TASKS_MAX} tasks, and this one has {count}"
+        )),
     }
 }
 
@@ -346,10 +387,9 @@ fn check_task_field_sizes(task: &Task) -> Result<()> {
     let kind = task.task_type().unwrap_or("-");
     check_text_len("the type", kind.len(), KIND_BYTES_MAX)?;
     if kind.is_empty() || kind.chars().any(char::is_control) {
-        let reason = format!(
+        return invalid_task(format!(
             "the type of the task must have 1 to {KIND_BYTES_MAX} bytes and no control characters"
-        );
-        return Err(Rejection::InvalidTask(reason).into());
+        ));
     }
     if let Some(key) = &task.idempotency_key {
         check_printable_key(key, IDEMPOTENCY_KEY_BYTES_MAX + CALLER_PREFIX_BYTES_MAX)?;
@@ -373,10 +413,9 @@ fn check_printable_key(key: &str, max_bytes: usize) -> Result<()> {
     if !key.trim().is_empty() && key.len() <= max_bytes && key.chars().all(is_printable) {
         return Ok(());
     }
-    let reason = format!(
+    invalid_task(format!(
         "an idempotency key must have 1 to {IDEMPOTENCY_KEY_BYTES_MAX} printable ASCII characters"
-    );
-    Err(Rejection::InvalidTask(reason).into())
+    ))
 }
 
 /// Fields of a task's metadata that name its thread (conversation) and its resource (the person or
@@ -437,4 +476,17 @@ pub(super) fn resolve_lane(agent: &Agent, task: &TaskSpec) -> Result<Option<Lane
     let lane_name = template::render_template(template, &values).map_err(template_error)?;
     let lane = LaneKey::new(lane_name).map_err(|error| template_error(error.to_string()))?;
     Ok(Some(lane))
+}
+
+/// Returns the start condition of a task in a sequential batch: each task but the first starts
+/// after the one before it. Fails if a task other than the first has a start time.
+fn start_in_sequence(index: usize, start: EarliestStart) -> Result<EarliestStart> {
+    match (index, start) {
+        (0, start) => Ok(start),
+        (_, EarliestStart::Now | EarliestStart::AfterBatch) => Ok(EarliestStart::AfterBatch),
+        (_, EarliestStart::At(_)) => {
+            let reason = "only the first task of a sequential batch can have a start time";
+            Err(Rejection::InvalidTask(reason.to_owned()).into())
+        }
+    }
 }

@@ -34,11 +34,7 @@ pub(crate) fn event_kind<'a>(agent: &Agent, task: &'a TaskSpec) -> Option<&'a st
 
 /// Returns the text of a task as the agent reads it: the text for an event, or the input of an
 /// ordinary task.
-pub(crate) fn render_task_text(
-    agent: &Agent,
-    task: &TaskSpec,
-    values: &Value,
-) -> Result<String, String> {
+pub(crate) fn task_text(agent: &Agent, task: &TaskSpec, values: &Value) -> Result<String, String> {
     let Some(kind) = event_kind(agent, task) else { return Ok(task_input_text(&task.input)) };
     let actor = task.actor.as_ref().map(RawJson::to_value);
     let Some(template) = agent.events.get(kind) else {
@@ -135,7 +131,7 @@ mod tests {
         task.kind = kind.map(str::to_owned);
         task.actor = Some(RawJson::from_serialize(&json!({ "name": "Ada" })));
         let values = template::template_values(&task.input, &task.context);
-        match (render_task_text(&agent, &task, &values), expect) {
+        match (task_text(&agent, &task, &values), expect) {
             (Ok(text), Ok(expect)) => assert_eq!(text, expect),
             (Err(reason), Err(expect)) => assert!(reason.contains(expect), "{reason}"),
             (got, _) => panic!("{kind:?}: {got:?}"),

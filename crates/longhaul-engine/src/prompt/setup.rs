@@ -1,27 +1,31 @@
 //! Prepares a run before its first turn: renders the prompt and the first messages once, so that
 //! they can be journaled.
+//!
+//! The templates and the task text of a step of a chain see the outputs of the earlier steps.
 
+use longhaul_core::chain::{CompletedChainStep, PositionInChain};
 use longhaul_core::change::Blob;
 use longhaul_core::event::run::{CompactionModel, RunPrepared};
 use longhaul_core::message::Message;
 use longhaul_core::port::context::Perception;
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::raw::{RawJson, StoredText};
+use longhaul_core::status::RunOutput;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::ModelPricing;
 use longhaul_run::Run;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use crate::agent::Agent;
 use crate::agent::config::LoopGuardConfig;
-use crate::drive::blocker::RunBlocker;
-use crate::drive::run_env::RunEnv;
-use crate::error::Result;
+use crate::drive::run_env::{RunBlocker, RunEnv};
+use crate::error::{Error, Result};
 use crate::guard::redaction::Redaction;
 use crate::guard::template;
-use crate::prompt::PromptSections;
-use crate::prompt::chain_outputs::ChainOutputs;
-use crate::prompt::event_text;
+use crate::guard::template::template_uses_value;
 use crate::prompt::thread_window::{MESSAGES_MAX, TOKENS_MAX, trim_thread_messages};
+use crate::prompt::{PromptSections, event_text};
+use crate::replay::replay_run_state;
 use crate::services::{ModelResolver, Services};
 use crate::tools::find_tools::tool_list_entry;
 
@@ -39,6 +43,19 @@ const COMPACTOR_ALIAS: &str = "compact";
 /// Model name prefixes of providers that replay recorded replies. Runs with such a model use the
 /// same model for summaries, so that the whole run is replayed.
 const REPLAY_PREFIXES: [&str; 2] = ["scripted/", "cassette/"];
+
+/// Maximum size in bytes of the previous step's text that is added to the task text.
+const TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// Outputs of the earlier steps of a chain. If a step has run several times, its newest output.
+/// Empty for a run that belongs to no chain.
+#[derive(Debug, Default)]
+pub(crate) struct ChainOutputs {
+    /// Name of the previous step, and a JSON object with its agent, run and output.
+    previous: Option<(String, Value)>,
+    /// JSON objects with agent, run and output of the earlier steps, by the names of the steps.
+    steps: Map<String, Value>,
+}
 
 /// Builds the event that prepares a run for its first turn. The inner error says why the run can't
 /// be prepared, for example because its prompt can't be rendered.
@@ -63,10 +80,10 @@ pub(crate) async fn build_run_prepared_event(
     let redaction = Redaction(&*services.redact);
     let system = store_inline_or_as_blob(redaction.redact_text(texts.system), &mut blobs);
     let tools = redaction.redact_json(&RawJson::from_serialize(&build_tool_list_json(env)));
-    let tools = match env.has_deferred_tools() {
+    let tools = match env.deferred_tools.is_empty() {
         // Loaded tools are added to the list.
-        true => StoredText::new_inline(tools.as_str()),
-        false => store_inline_or_as_blob(tools.as_str().to_owned(), &mut blobs),
+        false => StoredText::new_inline(tools.as_str()),
+        true => store_inline_or_as_blob(tools.as_str().to_owned(), &mut blobs),
     };
     let mut messages = run.task().history.clone();
     messages.extend(inputs.memory.iter().cloned());
@@ -157,7 +174,7 @@ fn render_prompt(
     let identity = template::render_template(&agent.prompt, &values)
         .map_err(|reason| render_blocker("The prompt", &reason))?;
     let event = event_text::event_kind(agent, task);
-    let user = event_text::render_task_text(agent, task, &values).map_err(|reason| {
+    let user = event_text::task_text(agent, task, &values).map_err(|reason| {
         let event = event.unwrap_or_default();
         render_blocker(&format!("The text for the event `{event}`"), &reason)
     })?;
@@ -246,4 +263,60 @@ fn message_template_value(message: &Message) -> Value {
         Message::Results(_) => "tool",
     };
     json!({ "role": role, "text": message.text() })
+}
+
+impl ChainOutputs {
+    /// Reads the outputs of the earlier steps of a chain from the journals of their runs. A run
+    /// that was deleted since has no output.
+    pub(crate) async fn load(
+        services: &Services,
+        position: Option<&PositionInChain>,
+    ) -> Result<Self> {
+        let mut outputs = Self::default();
+        let Some(position) = position else { return Ok(outputs) };
+        for CompletedChainStep { step, run } in position.completed.iter().rev() {
+            let Some(step) = position.chain.steps.get(*step) else { continue };
+            if outputs.steps.contains_key(&step.name) {
+                continue;
+            }
+            let output = match replay_run_state(services, *run).await {
+                Ok((folded, _)) => folded.output().cloned().unwrap_or_default(),
+                Err(Error::RunNotFound(_)) => RunOutput::default(),
+                Err(error) => return Err(error),
+            };
+            let data = output.data.as_ref().map(RawJson::to_value);
+            let output = json!({ "text": output.text, "data": data });
+            let value = json!({ "agent": step.agent.as_str(), "run": run, "output": output });
+            if outputs.previous.is_none() {
+                outputs.previous = Some((step.name.clone(), value.clone()));
+            }
+            outputs.steps.insert(step.name.clone(), value);
+        }
+        Ok(outputs)
+    }
+
+    /// Adds the outputs of the earlier chain steps to the values of a template, under the names
+    /// `previous` and `steps`.
+    pub(crate) fn add_outputs_to_template_values(&self, values: &mut Value) {
+        values["previous"] = self.previous.as_ref().map_or(Value::Null, |(_, value)| value.clone());
+        values["steps"] = Value::Object(self.steps.clone());
+    }
+
+    /// Returns the task text with the text of the previous chain step under a heading, unless a
+    /// template of the agent uses the outputs of earlier steps itself.
+    pub(crate) fn add_outputs_to_task_text(&self, agent: &Agent, text: String) -> String {
+        let sources = || agent.events.values().chain([&agent.prompt]);
+        let uses = |name| sources().any(|source| template_uses_value(source, name));
+        let Some((step, value)) = &self.previous else { return text };
+        let previous = value["output"]["text"].as_str().unwrap_or_default();
+        if previous.is_empty() || uses("previous") || uses("steps") {
+            return text;
+        }
+        let excerpt = &previous[..previous.floor_char_boundary(TEXT_BYTES_MAX)];
+        let omission_note = match excerpt.len() < previous.len() {
+            true => format!("\n\n[{} more bytes are left out]", previous.len() - excerpt.len()),
+            false => String::new(),
+        };
+        format!("{text}\n\n## Result of the previous step, `{step}`\n\n{excerpt}{omission_note}")
+    }
 }

@@ -136,10 +136,7 @@ pub(crate) fn messages_to_summarize(messages: &[Arc<Message>]) -> usize {
 
 /// Builds the message that replaces the summarized messages, starting with the task. The error says
 /// why the summary is not used.
-pub(crate) fn build_summary(
-    split: ConversationSplit<'_>,
-    text: &str,
-) -> Result<Message, &'static str> {
+pub(crate) fn summarize(split: ConversationSplit<'_>, text: &str) -> Result<Message, &'static str> {
     let text = text.trim();
     if text.is_empty() {
         return Err("the summary is empty");
@@ -165,7 +162,7 @@ pub(crate) fn build_summary(
 fn summarized_task_parts(split: ConversationSplit<'_>) -> Vec<Part> {
     let Some((index, first)) = find_task_message(split) else { return Vec::new() };
     let Message::User(parts) = &**first else { return Vec::new() };
-    let is_goal = |part: &&Part| index > 0 || !is_runtime_message_part(part);
+    let is_goal = |part: &&Part| index > 0 || !part.text().is_some_and(is_runtime_message);
     parts.iter().take_while(is_goal).cloned().collect()
 }
 
@@ -188,10 +185,6 @@ fn find_task_message(split: ConversationSplit<'_>) -> Option<(usize, &Arc<Messag
 
 fn is_summary_message(message: &Message) -> bool {
     matches!(message, Message::User(parts) if part_texts(parts).any(|text| text.starts_with(SUMMARY_HEADING)))
-}
-
-fn is_runtime_message_part(part: &Part) -> bool {
-    matches!(part, Part::Text(text) if is_runtime_message(text))
 }
 
 fn is_runtime_message(text: &str) -> bool {

@@ -74,10 +74,7 @@ struct MessageSize {
 
 impl MessageSize {
     fn measure(message: &Message) -> Self {
-        Self {
-            chars: message_char_count(message),
-            can_truncate: text_of_text_only_message(message).is_some(),
-        }
+        Self { chars: message_char_count(message), can_truncate: only_text(message).is_some() }
     }
 
     /// Returns the minimum number of characters that the message needs: at most `share_chars` if it
@@ -100,7 +97,7 @@ fn oldest_fitting_message_index(sizes: &[MessageSize], chars_max: u64, share_cha
 
 /// Returns the text of a message that consists of a single text. `None` for other messages, which
 /// are shown in full or not at all, because part of a tool call or of an image is useless.
-fn text_of_text_only_message(message: &Message) -> Option<&str> {
+fn only_text(message: &Message) -> Option<&str> {
     match message {
         Message::User(parts) => match &parts[..] {
             [Part::Text(text)] => Some(text),
@@ -116,7 +113,7 @@ fn text_of_text_only_message(message: &Message) -> Option<&str> {
 
 /// Truncates the text of a message to a number of characters.
 fn truncate_message(message: &Message, chars_max: u64) -> Message {
-    let Some(text) = text_of_text_only_message(message) else { return message.clone() };
+    let Some(text) = only_text(message) else { return message.clone() };
     let text = truncate_middle(text, chars_max);
     match message {
         Message::User(_) | Message::Results(_) => Message::user(text),
@@ -237,7 +234,7 @@ mod tests {
                 Message::User(_) => "u",
                 Message::Assistant(_) | Message::Results(_) => "m",
             };
-            let text = text_of_text_only_message(message).unwrap();
+            let text = only_text(message).unwrap();
             let marker = text.split_once(" characters are left out here.");
             let (length, star_if_truncated) =
                 match marker.and_then(|(before, _)| before.rsplit_once(" of ")) {

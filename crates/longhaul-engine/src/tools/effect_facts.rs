@@ -145,13 +145,13 @@ fn describe_file_change(
     let ((Some(before), Some(after)), true) = (texts, is_compared) else {
         return DescribedFileChange { effect, diff: String::new(), is_whole: false };
     };
-    let ((added, removed), mut diff) = line_counts_and_diff((before, after), &effect);
+    let ((added, removed), mut diff) = counts_and_diff((before, after), &effect);
     (effect.lines_added, effect.lines_removed) = (Some(added), Some(removed));
     // Redacted before the comparison, because a diff splits a secret of several lines.
     let (clean_before, clean_after) = (redact.redact(before), redact.redact(after));
     let is_whole = matches!((&clean_before, &clean_after), (Cow::Borrowed(_), Cow::Borrowed(_)));
     if !is_whole {
-        diff = line_counts_and_diff((&clean_before, &clean_after), &effect).1;
+        diff = counts_and_diff((&clean_before, &clean_after), &effect).1;
     }
     DescribedFileChange { effect, diff, is_whole }
 }
@@ -167,10 +167,7 @@ fn comparable_text(content: &FileContent) -> Option<&str> {
 }
 
 /// Returns the number of added and removed lines, and the unified diff.
-fn line_counts_and_diff(
-    (before, after): (&str, &str),
-    file: &FileEffect,
-) -> ((usize, usize), String) {
+fn counts_and_diff((before, after): (&str, &str), file: &FileEffect) -> ((usize, usize), String) {
     // Lines end as they do for `patch`: a carriage return alone does not end one.
     let lines = |text| str::split_inclusive(text, '\n').collect::<Vec<_>>();
     let (old_lines, new_lines) = (lines(before), lines(after));

@@ -67,7 +67,7 @@ impl OutputSchema {
             return None;
         }
         if response.reply.tool_calls().next().is_none() {
-            return Some(self.validate_answer_text(&response.reply.text(), clock).await);
+            return Some(self.validate_answer(&response.reply.text(), clock).await);
         }
         // The input was checked against the schema when the call was classified.
         let finish = response.reply.tool_calls().zip(calls);
@@ -79,11 +79,7 @@ impl OutputSchema {
     }
 
     /// Checks the text of a final answer against the output schema.
-    pub(crate) async fn validate_answer_text(
-        &self,
-        text: &str,
-        clock: &dyn Clock,
-    ) -> OutputCheckResult {
+    pub(crate) async fn validate_answer(&self, text: &str, clock: &dyn Clock) -> OutputCheckResult {
         if text.len() > ANSWER_BYTES_MAX {
             let reason = format!("the answer is longer than {ANSWER_BYTES_MAX} bytes");
             return OutputCheckResult::Invalid(reason);
@@ -187,7 +183,7 @@ mod tests {
     }
 
     async fn assert_answer_validation(text: &str, expect: Result<&str, &str>) {
-        match (title_schema().validate_answer_text(text, &SystemClock).await, expect) {
+        match (title_schema().validate_answer(text, &SystemClock).await, expect) {
             (OutputCheckResult::Valid(data), Ok(expect)) => assert_eq!(data.as_str(), expect),
             (OutputCheckResult::Invalid(reason), Err(expect)) => {
                 assert!(reason.contains(expect), "{reason}")
@@ -204,7 +200,7 @@ mod tests {
         assert_answer_validation("{}", Err("title")).await;
         assert_answer_validation(r#"{"title": 7}"#, Err("/title")).await;
         let long = format!("{{\"title\": [\"{}\"]}}", "x".repeat(10_000));
-        match title_schema().validate_answer_text(&long, &SystemClock).await {
+        match title_schema().validate_answer(&long, &SystemClock).await {
             OutputCheckResult::Invalid(reason) => assert!(reason.len() < 1_000, "{}", reason.len()),
             OutputCheckResult::Valid(_) => panic!("a list is not a valid title"),
         }

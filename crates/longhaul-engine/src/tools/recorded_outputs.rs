@@ -5,6 +5,7 @@
 //! call, and the resolved input has a maximum size.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use longhaul_core::event::Event;
@@ -74,7 +75,7 @@ struct JournaledOutput {
 }
 
 /// A reference to the output of an earlier call, found in the input of a call.
-struct FoundOutputReference {
+struct FoundReference {
     at: String,
     call: CallId,
     path: Option<String>,
@@ -170,23 +171,15 @@ impl OutputReader {
         let mut remaining_bytes = VALUES_BYTES_MAX;
         for reference in found {
             let call = reference.call;
-            let text = match texts.entry(call) {
-                std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-                std::collections::btree_map::Entry::Vacant(new) => {
-                    let text = self.read_referenced_output(run, call).await?;
-                    let text =
-                        text.map_err(|reason| invalid_reference_error(&reference, &reason))?;
-                    new.insert(redact.redact(&text).into_owned())
-                }
-            };
-            let value = value_at_path(text, reference.path.as_deref())
-                .map_err(|reason| invalid_reference_error(&reference, &reason))?;
+            let invalid = |reason: String| invalid_reference_error(&reference, &reason);
+            if let Entry::Vacant(new) = texts.entry(call) {
+                let text = self.read_referenced_output(run, call).await?.map_err(invalid)?;
+                new.insert(redact.redact(&text).into_owned());
+            }
+            let value = value_at_path(&texts[&call], reference.path.as_deref()).map_err(invalid)?;
             let content = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             remaining_bytes = remaining_bytes.checked_sub(content.len()).ok_or_else(|| {
-                invalid_reference_error(
-                    &reference,
-                    &format!("the referenced outputs have more than {VALUES_BYTES_MAX} bytes"),
-                )
+                invalid(format!("the referenced outputs have more than {VALUES_BYTES_MAX} bytes"))
             })?;
             if let Some(place) = input.pointer_mut(&reference.at) {
                 *place = value;
@@ -218,7 +211,7 @@ impl OutputReader {
     }
 }
 
-fn invalid_reference_error(reference: &FoundOutputReference, reason: &str) -> ReferenceError {
+fn invalid_reference_error(reference: &FoundReference, reason: &str) -> ReferenceError {
     let input_path = if reference.at.is_empty() { "/" } else { &reference.at };
     ReferenceError::Invalid(format!(
         "the reference to an output at `{input_path}` is invalid: {reason}"
@@ -242,8 +235,8 @@ pub(crate) fn check_references_unchanged(
     }
 }
 
-fn to_output_reference(reference: FoundOutputReference, content: &str) -> OutputReference {
-    let FoundOutputReference { at, call, path } = reference;
+fn to_output_reference(reference: FoundReference, content: &str) -> OutputReference {
+    let FoundReference { at, call, path } = reference;
     let preview = content[..content.floor_char_boundary(PREVIEW_BYTES_MAX)].to_owned();
     let hash = Hash::digest(content.as_bytes());
     OutputReference { at, call, path, bytes: content.len() as u64, hash, preview }
@@ -264,7 +257,7 @@ fn value_at_path(output_text: &str, json_pointer: Option<&str>) -> Result<Value,
 fn find_output_refs(
     value: &Value,
     input_path: String,
-    found: &mut Vec<FoundOutputReference>,
+    found: &mut Vec<FoundReference>,
 ) -> Result<(), String> {
     match value {
         Value::Object(fields) => match fields.get(OUTPUT_MEMBER) {
@@ -279,7 +272,7 @@ fn find_output_refs(
                     ));
                 };
                 let path = path.and_then(Value::as_str).map(str::to_owned);
-                found.push(FoundOutputReference { at: input_path, call, path });
+                found.push(FoundReference { at: input_path, call, path });
                 Ok(())
             }
             Some(_) | None => fields.iter().try_for_each(|(name, field)| {
@@ -355,10 +348,7 @@ mod tests {
     fn a_reference_whose_value_has_changed_is_reported() {
         let reference = |at: &str, content: &str| {
             let call = CallId { turn: 1, index: 1 };
-            to_output_reference(
-                FoundOutputReference { at: at.to_owned(), call, path: None },
-                content,
-            )
+            to_output_reference(FoundReference { at: at.to_owned(), call, path: None }, content)
         };
         let original = [reference("/a", "one"), reference("/b", "two")];
         assert_eq!(check_references_unchanged(&original, &original), Ok(()));

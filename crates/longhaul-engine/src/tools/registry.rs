@@ -27,12 +27,14 @@ pub enum ToolRegistrationError {
     Duplicate(ToolName),
 }
 
+type Result<T, E = ToolRegistrationError> = std::result::Result<T, E>;
+
 /// Sets the timeout in the descriptions of those tools in `tools` whose calls wait for an answer.
 /// `None` means that the descriptions have the default already.
 pub(crate) fn describe_question_timeout(
     tools: &mut BTreeMap<String, RegisteredTool>,
     timeout: Option<GateTimeout>,
-) -> Result<(), ToolRegistrationError> {
+) -> Result<()> {
     for spec in timeout.map(question_tool_specs).unwrap_or_default() {
         if let Some(tool) = tools.get_mut(spec.name.as_str()) {
             *tool = RegisteredTool::new_control_tool(spec)?;
@@ -55,13 +57,13 @@ pub struct RegisteredTool {
 impl RegisteredTool {
     /// Wraps a tool together with the validator for its input. Fails if its input schema is
     /// invalid.
-    pub fn from_tool(tool: Arc<dyn Tool>) -> Result<Self, ToolRegistrationError> {
+    pub fn from_tool(tool: Arc<dyn Tool>) -> Result<Self> {
         let registered = Self::with_uncompiled_schema(tool.spec().clone(), Some(tool));
         registered.compile_input_schema().map(|()| registered)
     }
 
     /// Wraps the spec of a control tool. Fails if its input schema is invalid.
-    pub(crate) fn new_control_tool(spec: ToolSpec) -> Result<Self, ToolRegistrationError> {
+    pub(crate) fn new_control_tool(spec: ToolSpec) -> Result<Self> {
         let registered = Self::with_uncompiled_schema(spec, None);
         registered.compile_input_schema().map(|()| registered)
     }
@@ -74,7 +76,7 @@ impl RegisteredTool {
     ///
     /// # Errors
     /// The schema is invalid, or too complex.
-    pub fn compile_input_schema(&self) -> Result<(), ToolRegistrationError> {
+    pub fn compile_input_schema(&self) -> Result<()> {
         match self.input_validator() {
             Ok(_) => Ok(()),
             Err(reason) => Err(ToolRegistrationError::InvalidSchema {
@@ -129,18 +131,14 @@ pub struct ToolRegistry(BTreeMap<String, RegisteredTool>);
 
 impl ToolRegistry {
     /// Creates a registry with these tools and the control tools.
-    pub fn new(
-        tools: impl IntoIterator<Item = Arc<dyn Tool>>,
-    ) -> Result<Self, ToolRegistrationError> {
+    pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self> {
         tools.into_iter().try_fold(Self::of_built_in_tools([])?, Self::with_tool)
     }
 
     /// Creates a registry with the control tools and these built-in tools. Their input schemas are
     /// compiled when they are first used, because compiling all of them takes a large part of the
     /// time in which a command starts. A test compiles them.
-    pub fn of_built_in_tools(
-        tools: impl IntoIterator<Item = Arc<dyn Tool>>,
-    ) -> Result<Self, ToolRegistrationError> {
+    pub fn of_built_in_tools(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Result<Self> {
         let mut registry = Self::default();
         for spec in control_tool_specs() {
             registry.insert_tool(RegisteredTool::with_uncompiled_schema(spec, None))?;
@@ -150,10 +148,7 @@ impl ToolRegistry {
 
     /// Returns the registry with this built-in tool added, whose input schema is compiled when it
     /// is first used. Fails if another tool has the same name.
-    pub fn with_built_in_tool(
-        mut self,
-        tool: Arc<dyn Tool>,
-    ) -> Result<Self, ToolRegistrationError> {
+    pub fn with_built_in_tool(mut self, tool: Arc<dyn Tool>) -> Result<Self> {
         let spec = tool.spec().clone();
         self.insert_tool(RegisteredTool::with_uncompiled_schema(spec, Some(tool)))?;
         Ok(self)
@@ -161,12 +156,12 @@ impl ToolRegistry {
 
     /// Returns the registry with this tool added. Fails if the tool's input schema is invalid or
     /// another tool has the same name.
-    pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Result<Self, ToolRegistrationError> {
+    pub fn with_tool(mut self, tool: Arc<dyn Tool>) -> Result<Self> {
         self.insert_tool(RegisteredTool::from_tool(tool)?)?;
         Ok(self)
     }
 
-    fn insert_tool(&mut self, registered: RegisteredTool) -> Result<(), ToolRegistrationError> {
+    fn insert_tool(&mut self, registered: RegisteredTool) -> Result<()> {
         let name = registered.spec.name.clone();
         match self.0.insert(name.as_str().to_owned(), registered) {
             None => Ok(()),

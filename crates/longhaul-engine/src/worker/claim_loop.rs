@@ -6,17 +6,16 @@ use longhaul_core::port::store::{Claim, RunClaimRequest, StoreError};
 use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::time::Millis;
 
-use crate::drive::assignment::DrivePermit;
+use crate::drive::assignment::{DrivePermit, RunAssignment};
 use crate::error::{Error, Result};
 use crate::notifier::ReadyRunsSubscription;
 use crate::services::Services;
 use crate::shutdown::Shutdown;
-use crate::worker::claim_release::release_run;
-use crate::worker::filtered_queue::FilteredQueue;
+use crate::worker::filter::FilteredQueue;
 use crate::worker::identity::HeartbeatSender;
 use crate::worker::intake::WorkerIntake;
 use crate::worker::options::WorkerOptions;
-use crate::worker::pool::{DriverPool, Permits};
+use crate::worker::pool::{DriverPool, Permits, release_run};
 
 /// Maximum number of runs that are claimed at once.
 const CLAIM_MAX: usize = 64;
@@ -98,7 +97,7 @@ impl ClaimLoop<'_> {
             }
             let is_changed = tokio::select! {
                 biased;
-                () = self.shutdown.wait_for_drain() => return Ok(()),
+                () = self.shutdown.wait_for_drain_request() => return Ok(()),
                 is_changed = self.wait_for_queue_change(&mut work) => is_changed,
             };
             if let Some(filtered) = &mut self.filtered {
@@ -144,7 +143,7 @@ impl ClaimLoop<'_> {
         // Only this wait may be cancelled: a claim that was sent must be completed.
         let (may_begin, accepted_runs) = tokio::select! {
             biased;
-            () = self.shutdown.wait_for_drain() => (false, None),
+            () = self.shutdown.wait_for_drain_request() => (false, None),
             prepared = prepare => prepared?,
         };
         if !may_begin {
@@ -178,8 +177,14 @@ impl ClaimLoop<'_> {
         }
         self.has_claimed |= claimed_count > 0;
         for (claim, permit) in claimed.into_iter().zip(permits) {
-            let permit = DrivePermit::new(permit);
-            self.pool.start_driver(identity.create_assignment(claim, self.shutdown, permit));
+            self.pool.start_driver(RunAssignment {
+                claim,
+                worker: identity.worker,
+                lease: identity.lease.clone(),
+                shutdown: self.shutdown.clone(),
+                crash_limiter: identity.crash_limiter.clone(),
+                permit: DrivePermit::new(permit),
+            });
         }
         Ok(match claimed_count {
             0 if accepted.is_some() || self.has_ready_run().await? => ClaimOutcome::Nothing,

@@ -6,15 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_core::id::WorkerId;
-use longhaul_core::port::store::{Claim, Heartbeat, WorkerLiveness};
+use longhaul_core::port::store::{Heartbeat, WorkerLiveness};
 use longhaul_core::time::Millis;
 
-use crate::drive::assignment::{DrivePermit, RunAssignment};
+use crate::drive::assignment::Lease;
 use crate::drive::crash_limiter::RunCrashLimiter;
-use crate::drive::lease::Lease;
 use crate::error::Result;
 use crate::services::Services;
-use crate::shutdown::Shutdown;
 use crate::worker::options::WorkerOptions;
 
 /// Maximum deviation of the wall clock from the monotonic clock. With a larger deviation, somebody
@@ -26,26 +24,7 @@ const CLOCK_STEP_MAX: Millis = Millis::from_secs(1);
 pub(super) struct WorkerIdentity {
     pub(super) worker: WorkerId,
     pub(super) lease: Lease,
-    crash_limiter: RunCrashLimiter,
-}
-
-impl WorkerIdentity {
-    /// Creates the assignment with which this worker drives a claimed run.
-    pub(super) fn create_assignment(
-        &self,
-        claim: Claim,
-        shutdown: &Shutdown,
-        permit: DrivePermit,
-    ) -> RunAssignment {
-        RunAssignment {
-            claim,
-            worker: self.worker,
-            lease: self.lease.clone(),
-            shutdown: shutdown.clone(),
-            crash_limiter: self.crash_limiter.clone(),
-            permit,
-        }
-    }
+    pub(super) crash_limiter: RunCrashLimiter,
 }
 
 /// Sends the heartbeats of a worker and holds its current identity. Cheap to clone; clones share
@@ -60,10 +39,7 @@ pub(super) struct HeartbeatSender {
 }
 
 impl HeartbeatSender {
-    pub(super) async fn new_with_first_heartbeat(
-        services: &Services,
-        options: &WorkerOptions,
-    ) -> Result<Self> {
+    pub(super) async fn start(services: &Services, options: &WorkerOptions) -> Result<Self> {
         let heartbeats = Self {
             current: Arc::new(Mutex::new(new_worker_identity(
                 services,

@@ -85,7 +85,7 @@ async fn a_batch_is_submitted_once_per_key_and_only_as_a_whole() {
     let first = engine.longhaul.submit_batch(keyed(2), RunBatchMode::Sequential).await.unwrap();
     let repeated = engine.longhaul.submit_batch(keyed(2), RunBatchMode::Sequential).await.unwrap();
     assert_eq!(first.id, repeated.id);
-    let ids = |batch: &longhaul_api::batch::BatchView| {
+    let ids = |batch: &longhaul_api::task::BatchView| {
         batch.runs.iter().map(|run| run.id).collect::<Vec<_>>()
     };
     assert_eq!(ids(&first), ids(&repeated));

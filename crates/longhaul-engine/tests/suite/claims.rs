@@ -13,7 +13,7 @@ use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
 use longhaul_engine::Task;
 use longhaul_engine::shutdown::Shutdown;
-use longhaul_engine::worker::hooks::WorkerHooks;
+use longhaul_engine::worker::WorkerHooks;
 use longhaul_engine::worker::{TaskFilter, WorkerOptions};
 use tokio::sync::watch;
 

@@ -100,11 +100,11 @@ async fn programs_add_search_and_delete_notes() {
     let outcome = longhaul.add_note(&ada, note("1", "other")).await.unwrap();
     assert_eq!(outcome, AddNoteOutcome::Existing(id));
     longhaul.add_note(&ada, note("2", "naps")).await.unwrap();
-    let found = longhaul.search_notes(&ada, "tea", 9).await.unwrap();
+    let found = longhaul.services().records.search_notes(&ada, "tea", 9).await.unwrap();
     assert_eq!((found.len(), found[0].id), (1, id));
-    assert_eq!(longhaul.list_notes(&ada, None, 9).await.unwrap().len(), 2);
-    assert!(longhaul.delete_note(id).await.unwrap());
-    assert_eq!(longhaul.clear_notes(&ada).await.unwrap(), 1);
+    assert_eq!(longhaul.services().records.list_notes(&ada, None, 9).await.unwrap().len(), 2);
+    assert!(longhaul.services().records.delete_note(id).await.unwrap());
+    assert_eq!(longhaul.services().records.clear_notes(&ada).await.unwrap(), 1);
 }
 
 /// Two turns whose results fill a window of 10,000 tokens, followed by these replies.

@@ -269,7 +269,8 @@ async fn threads_and_notes_of_programs_are_stored_without_secrets() {
     let stored = format!("{:?}", longhaul.thread_messages(&thread, 9).await.unwrap());
     let note = NewMemoryNote::new("1", SECRET, vec![SECRET.into()], None).unwrap();
     longhaul.add_note(&ada, note).await.unwrap();
-    let notes = format!("{:?}", longhaul.list_notes(&ada, None, 9).await.unwrap());
+    let notes =
+        format!("{:?}", longhaul.services().records.list_notes(&ada, None, 9).await.unwrap());
     for (stored, expected_count) in [(stored, 2), (notes, 2)] {
         assert!(!stored.contains(SECRET), "{stored}");
         assert_eq!(stored.matches(PLACEHOLDER).count(), expected_count, "{stored}");

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use longhaul_core::id::AgentName;
 use longhaul_core::port::redact::NoRedaction;
 use longhaul_core::port::tool::Tool;
+use longhaul_engine::agent::AgentDirectory;
 use longhaul_engine::agent::config::{
     GradingConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
 };
-use longhaul_engine::agent::directory::AgentDirectory;
 use longhaul_engine::agent::{Agent, AgentRegistry, EffectRule, RunPolicyDefaults};
 use longhaul_engine::background::spend_caps::SpendCaps;
 use longhaul_engine::changes::JournalChangeFeed;

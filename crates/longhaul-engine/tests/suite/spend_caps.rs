@@ -166,9 +166,15 @@ async fn a_raised_cap_lets_waiting_runs_go_on() {
         ("day-runs-actr", Some(2), Some("anna"), "cap_not_found", "`day-runs-actr`"),
         ("day-runs-actor", None, Some("anna"), "invalid_raise", "in runs"),
         ("day-runs-actor", Some(0), Some("anna"), "invalid_raise", "above 0"),
-        ("day-runs-actor", Some(1), Some("anna"), "invalid_raise", "the limit is 1 already"),
+        (
+            "day-runs-actor",
+            Some(1),
+            Some("anna"),
+            "invalid_raise",
+            "must be higher than the current one, 1",
+        ),
         ("day-runs-actor", Some(2), None, "invalid_raise", "name the actor"),
-        ("day-runs-actor", Some(2), Some("ana"), "invalid_raise", "only for `anna`, `bert`"),
+        ("day-runs-actor", Some(2), Some("ana"), "invalid_raise", "only of `anna`, `bert`"),
         ("day-runs-actor", Some(2), Some(&"x".repeat(201)), "invalid_raise", "200 bytes"),
     ] {
         let error = raise(id, runs, subject).await.unwrap_err();
@@ -188,7 +194,7 @@ async fn a_raise_names_a_subject_that_the_cap_counts() {
     let engine = with_caps(engine_with([]), [per_actor.clone()]);
     for (subject, part) in [
         ("bert", "applies only to `a*`, not to `bert`"),
-        ("anna", "has counted nothing for any actor yet"),
+        ("anna", "has counted no usage of any actor yet"),
     ] {
         let subject = Some(subject.to_owned());
         let body = RaiseCapBody { runs: Some(2), subject, ..RaiseCapBody::default() };

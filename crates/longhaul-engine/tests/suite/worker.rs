@@ -21,7 +21,7 @@ use longhaul_engine::services::Services;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::tools::read_output::ReadOutputTool;
 use longhaul_engine::tools::registry::ToolRegistry;
-use longhaul_engine::worker::hooks::WorkerHooks;
+use longhaul_engine::worker::WorkerHooks;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use serde_json::json;
 

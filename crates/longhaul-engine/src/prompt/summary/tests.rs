@@ -3,7 +3,6 @@
 use longhaul_core::id::{CallId, RunId};
 use longhaul_core::message::{TextBlock, ToolCall};
 use longhaul_core::raw::RawJson;
-use longhaul_run::next::check_message_order;
 use serde_json::json;
 
 use super::*;
@@ -82,7 +81,7 @@ fn message_part_texts(message: &Message) -> Vec<String> {
 fn a_summary_keeps_messages_of_people_verbatim_and_adds_lost_identifiers() {
     let messages = sample_conversation();
     let message =
-        build_summary(split_conversation(&messages), "Read the code; found the issue.").unwrap();
+        summarize(split_conversation(&messages), "Read the code; found the issue.").unwrap();
     let [goal, user_text, summary, identifiers] = &message_part_texts(&message)[..] else {
         panic!("{message:?}");
     };
@@ -105,8 +104,7 @@ fn a_summary_keeps_messages_of_people_verbatim_and_adds_lost_identifiers() {
 #[test]
 fn identifiers_in_the_summary_are_not_added_again() {
     let messages = sample_conversation();
-    let message =
-        build_summary(split_conversation(&messages), "src/main.rs has ISSUE-77.").unwrap();
+    let message = summarize(split_conversation(&messages), "src/main.rs has ISSUE-77.").unwrap();
     assert_eq!(message_part_texts(&message).len(), 3);
 }
 
@@ -114,7 +112,7 @@ fn identifiers_in_the_summary_are_not_added_again() {
 fn a_second_summary_keeps_what_the_first_one_kept() {
     let messages = sample_conversation();
     let first = split_conversation(&messages);
-    let message = build_summary(first, "First, src/main.rs was read.").unwrap();
+    let message = summarize(first, "First, src/main.rs was read.").unwrap();
     let mut next = vec![Arc::new(message)];
     next.extend(first.kept_messages.iter().cloned());
     next.push(user_message("Stop at noon."));
@@ -122,7 +120,7 @@ fn a_second_summary_keeps_what_the_first_one_kept() {
         next.extend(call_and_result_messages(number, ("list", json!({})), "ok"));
     }
     let second = ConversationSplit { task: first.task, ..split_conversation(&next) };
-    let message = build_summary(second, "Then all was listed.").unwrap();
+    let message = summarize(second, "Then all was listed.").unwrap();
     let parts = message_part_texts(&message);
     assert_eq!(parts[0], message_part_texts(&messages[0])[0]);
     let user_text = &parts[1];
@@ -145,7 +143,7 @@ fn the_task_is_found_after_the_thread_messages() {
     }
     let task = Message::user("Count the files.");
     let with_task = ConversationSplit { task: Some(&task), ..split_conversation(&messages) };
-    let parts = message_part_texts(&build_summary(with_task, "Counted.").unwrap());
+    let parts = message_part_texts(&summarize(with_task, "Counted.").unwrap());
     assert_eq!(parts[0], "Count the files.");
     assert!(parts[1].ends_with("Counted."), "{parts:?}");
 }
@@ -154,7 +152,7 @@ fn the_task_is_found_after_the_thread_messages() {
 fn a_summary_that_saves_nothing_is_discarded() {
     let messages = sample_conversation();
     let check = |text: &str, reason: &str| {
-        assert_eq!(build_summary(split_conversation(&messages), text), Err(reason))
+        assert_eq!(summarize(split_conversation(&messages), text), Err(reason))
     };
     check("", "the summary is empty");
     check(" \n", "the summary is empty");
@@ -171,7 +169,7 @@ fn added_identifiers_are_limited_to_the_newest() {
         messages.extend(call_and_result_messages(number, ("read_file", input), &result_text));
         messages.push(user_message(&format!("Rule {number}: {}", "x".repeat(500))));
     }
-    let message = build_summary(split_conversation(&messages), "Read.").unwrap();
+    let message = summarize(split_conversation(&messages), "Read.").unwrap();
     let parts = message_part_texts(&message);
     let [_, user_text, _, identifiers] = &parts[..] else {
         panic!("{}", parts.len());
@@ -201,7 +199,7 @@ fn long_results_are_truncated_in_their_middle_for_the_summary() {
     };
     let summary = to_summary_request(request, None);
     assert_eq!(summary.tools, StoredText::new_inline("[]"));
-    check_message_order(&summary.messages).unwrap();
+    assert_calls_have_results(&summary.messages);
     let Message::Results(results) = &*summary.messages[2] else {
         panic!("{:?}", summary.messages[2]);
     };
@@ -209,6 +207,17 @@ fn long_results_are_truncated_in_their_middle_for_the_summary() {
     assert!(text.len() < RESULT_BYTES_MAX + 100, "{}", text.len());
     assert!(text.starts_with("first ") && text.ends_with(" last"));
     assert!(text.contains("bytes are left out here"));
+}
+
+fn assert_calls_have_results(messages: &[Arc<Message>]) {
+    let mut open = 0;
+    for message in messages {
+        let results = if let Message::Results(results) = &**message { results.len() } else { 0 };
+        assert_eq!(results, open, "{messages:?}");
+        open =
+            if let Message::Assistant(reply) = &**message { reply.tool_calls().count() } else { 0 };
+    }
+    assert_eq!(open, 0, "{messages:?}");
 }
 
 /// Returns the next number of a deterministic pseudo-random sequence.
@@ -239,13 +248,13 @@ fn compaction_never_separates_a_call_from_its_result() {
         }
         let until = messages_to_summarize(&messages);
         assert!((1..=messages.len()).contains(&until), "{seed}");
-        check_message_order(&messages[..until]).unwrap();
+        assert_calls_have_results(&messages[..until]);
         let mut summarized_messages = vec![user_message("a summary")];
         summarized_messages.extend(messages[until..].iter().cloned());
-        check_message_order(&summarized_messages).unwrap();
-        if let Ok(message) = build_summary(split_conversation(&messages), "short") {
+        assert_calls_have_results(&summarized_messages);
+        if let Ok(message) = summarize(split_conversation(&messages), "short") {
             summarized_messages[0] = Arc::new(message);
-            check_message_order(&summarized_messages).unwrap();
+            assert_calls_have_results(&summarized_messages);
         }
     }
 }
@@ -259,7 +268,7 @@ fn only_the_oldest_kept_messages_are_dropped() {
         let rule = format!("Rule {number}:\nfirst\n\n{}", "x".repeat(580));
         messages.insert(3, user_message(&rule));
     }
-    let message = build_summary(split_conversation(&messages), "Read.").unwrap();
+    let message = summarize(split_conversation(&messages), "Read.").unwrap();
     let kept = split_conversation(&messages).kept_messages.to_vec();
     let mut next = vec![Arc::new(message)];
     next.extend(kept);
@@ -270,7 +279,7 @@ fn only_the_oldest_kept_messages_are_dropped() {
     for number in 8..14 {
         next.extend(call_and_result_messages(number, ("list", json!({})), "ok"));
     }
-    let message = build_summary(split_conversation(&next), "Then all was listed.").unwrap();
+    let message = summarize(split_conversation(&next), "Then all was listed.").unwrap();
     let user_text = &message_part_texts(&message)[1];
     assert!(user_text.len() <= USER_TEXT_BYTES_MAX + 100, "{}", user_text.len());
     // The earlier rules are in the order in which they were said: 49 first.
@@ -286,7 +295,7 @@ fn only_the_oldest_kept_messages_are_dropped() {
 fn a_message_may_quote_the_summary_marker() {
     let mut messages = sample_conversation();
     messages.insert(3, user_message("[longhaul] is what your notes begin with: leave those out."));
-    let message = build_summary(split_conversation(&messages), "Read.").unwrap();
+    let message = summarize(split_conversation(&messages), "Read.").unwrap();
     let user_text = &message_part_texts(&message)[1];
     assert!(user_text.contains("- [longhaul] is what your notes"), "{user_text}");
     assert!(!user_text.contains("Little is left"), "{user_text}");

@@ -13,7 +13,7 @@ use longhaul_core::message::{
 use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::{BudgetAmount, ModelPricing, Price, Usage};
-use longhaul_run::next::check_message_order;
+use longhaul_testkit::conversation::check_message_order;
 use serde_json::Value;
 
 use longhaul_testkit::latch::Latch;
@@ -118,7 +118,7 @@ impl Model for FakeModel {
         sink: &dyn DeltaSink,
     ) -> Result<ModelResponse, Failure> {
         if let Err(error) = check_message_order(&request.messages) {
-            self.violations.lock().unwrap().push(error.to_string());
+            self.violations.lock().unwrap().push(error);
         }
         self.requests.lock().unwrap().push(request.clone());
         let mut reply = self.next_reply(request);

@@ -10,7 +10,7 @@ use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, M
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::BudgetAmount;
 use longhaul_engine::services::{ModelResolver, ResolveModelError, ResolvedModel};
-use longhaul_run::next::check_message_order;
+use longhaul_testkit::conversation::check_message_order;
 use longhaul_testkit::sim::external_world::ModelCall;
 use longhaul_testkit::sim::script::{PRICING, Script};
 
