@@ -9,7 +9,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::message::{Block, Reply, StopReason};
 use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::port::redact::Redact as _;
 use longhaul_core::raw::{RawJson, StoredText};
@@ -18,16 +17,14 @@ use longhaul_core::usage::ModelPricing;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use crate::conversation::{EncodedConversation, EncodedMessage, EncodedPiece, MessageEncoder};
-use crate::exchange::{ProviderEndpoint, StreamEventDecoder, UsageEstimator};
+use crate::conversation::{EncodedConversation, EncodedMessage, MessageEncoder, Piece};
+use crate::exchange::{DecodedReply, ProviderEndpoint, ReplyDecoder, UsageEstimator};
 use crate::http::HttpClient;
 use crate::image_source::ImageSource;
 use crate::images::{self, EncodedImages};
 use crate::json_object::JsonObject;
-use crate::lenient_json::remove_too_deep_extras;
-use crate::request_cache::{ByteSize, RequestCache};
-use crate::secrets;
-use crate::settings::{AuthScheme, ModelSettings, SettingsError};
+use crate::request_cache::RequestCache;
+use crate::settings::{AuthScheme, ModelSettings, SettingsError, credential_redactor};
 use crate::token_counts::UsageJsonPaths;
 use crate::tool_table::{self, ToolTableRow};
 
@@ -37,7 +34,7 @@ const BODY_OVERHEAD: usize = 4 * 1024;
 /// A provider's HTTP API for models: how requests are encoded and which decoder reads the
 /// responses.
 pub(crate) trait ProviderApi: MessageEncoder + fmt::Debug + Send + Sync + 'static {
-    type Decoder: ResponseDecoder;
+    type Decoder: ReplyDecoder;
 
     /// JSON paths of the token counts in the `usage` object of a response.
     const USAGE: &'static UsageJsonPaths;
@@ -45,7 +42,7 @@ pub(crate) trait ProviderApi: MessageEncoder + fmt::Debug + Send + Sync + 'stati
     /// API version and operation, the two parts of the URL path.
     const PATH: (&'static str, &'static str);
 
-    /// How the API key is sent, unless the settings of the model specify another way.
+    /// How the API key is sent.
     const AUTH_SCHEME: AuthScheme;
 
     /// Fixed headers that this API requires with every request.
@@ -70,34 +67,32 @@ pub(crate) trait ProviderApi: MessageEncoder + fmt::Debug + Send + Sync + 'stati
 
     /// Returns all request fields other than the conversation. They are sent before the
     /// conversation.
-    fn request_head(&self, parts: &EncodedRequestParts<'_, Self::Kind>) -> JsonObject;
+    fn request_head(&self, parts: &RequestParts<'_>) -> JsonObject;
 
     /// Returns the conversation in a form that serialises to the JSON of this API.
-    fn encode_conversation(&self, parts: &EncodedRequestParts<'_, Self::Kind>) -> impl Serialize;
+    fn encode_conversation(&self, parts: &RequestParts<'_>) -> impl Serialize;
 }
 
 /// The encoded parts that a request body is assembled from.
 #[derive(Debug)]
-pub(crate) struct EncodedRequestParts<'a, K> {
+pub(crate) struct RequestParts<'a> {
     pub(crate) model: &'a str,
     pub(crate) max_tokens: u64,
     /// Additional request fields set by the user, as one JSON object.
     pub(crate) fields: Option<&'a RawJson>,
     pub(crate) prompt: Option<&'a RawJson>,
     pub(crate) tools: Option<&'a RawJson>,
-    pub(crate) messages: &'a [EncodedMessage<K>],
+    pub(crate) messages: &'a [EncodedMessage],
     /// Encoded placeholder results for tool calls that have no result, sent after the last message.
-    pub(crate) placeholder_results: &'a [EncodedPiece<K>],
+    pub(crate) placeholders: &'a [Piece],
 }
 
-impl<'a, K> EncodedRequestParts<'a, K> {
+impl<'a> RequestParts<'a> {
     /// Iterates over all encoded pieces (content blocks or messages) of the conversation, including
     /// the placeholder results.
-    pub(crate) fn conversation_pieces(
-        &self,
-    ) -> impl Iterator<Item = &'a EncodedPiece<K>> + use<'a, K> {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &'a Piece> + use<'a> {
         let pieces = self.messages.iter().flat_map(|entry| &entry.pieces);
-        pieces.chain(self.placeholder_results)
+        pieces.chain(self.placeholders)
     }
 }
 
@@ -120,35 +115,6 @@ impl<T: Serialize> Serialize for RequestBody<T> {
     }
 }
 
-/// Decoder of one response, which can return the complete reply at the end.
-pub(crate) trait ResponseDecoder: StreamEventDecoder + Default {
-    /// Returns the complete reply, with the given label of the API and provider that it came from.
-    fn into_decoded_reply(self, api_label: &str) -> DecodedReply;
-}
-
-/// Builds a reply from its blocks and the label of its API. The returned flag says whether the
-/// reply contains tool calls.
-pub(crate) fn build_reply(
-    api_label: &str,
-    blocks: impl IntoIterator<Item = Block>,
-) -> (Reply, bool) {
-    let reply = Reply {
-        api: api_label.to_owned(),
-        blocks: blocks.into_iter().filter_map(remove_too_deep_extras).collect(),
-    };
-    let has_calls = reply.tool_calls().next().is_some();
-    (reply, has_calls)
-}
-
-/// A decoded reply with its stop reason and the model name that the provider reported.
-#[derive(Debug)]
-pub(crate) struct DecodedReply {
-    pub(crate) reply: Reply,
-    pub(crate) stop: StopReason,
-    /// Model name as reported by the provider. `None` if it reported none.
-    pub(crate) model: Option<String>,
-}
-
 /// A `Model` that sends its requests to the API of a provider.
 pub(crate) struct ModelAdapter<W: ProviderApi> {
     wire: W,
@@ -157,7 +123,7 @@ pub(crate) struct ModelAdapter<W: ProviderApi> {
     fields: Option<RawJson>,
     pricing: ModelPricing,
     image_source: Option<Arc<dyn ImageSource>>,
-    cache: RequestCache<CachedEncodedRequest<W::Kind>>,
+    cache: RequestCache<CachedEncodedRequest>,
 }
 
 impl<W: ProviderApi> fmt::Debug for ModelAdapter<W> {
@@ -169,25 +135,17 @@ impl<W: ProviderApi> fmt::Debug for ModelAdapter<W> {
 
 /// Encoded request of a run, cached so that at the next turn only new messages have to be encoded.
 #[derive(Debug)]
-struct CachedEncodedRequest<K> {
-    head: EncodedPromptAndTools,
-    conversation: EncodedConversation<K>,
+struct CachedEncodedRequest {
+    head: PromptAndTools,
+    conversation: EncodedConversation,
     /// Number of images at the start of the conversation that are replaced by text.
     dropped_images: usize,
-}
-
-impl<K> ByteSize for CachedEncodedRequest<K> {
-    fn byte_size(&self) -> usize {
-        let head = [&self.head.encoded_prompt, &self.head.encoded_tools];
-        let head = head.into_iter().flatten().map(|json| json.as_str().len());
-        head.sum::<usize>() + self.conversation.byte_size()
-    }
 }
 
 /// System prompt and tools of a request, in original and encoded form. They rarely change during a
 /// run.
 #[derive(Debug)]
-struct EncodedPromptAndTools {
+struct PromptAndTools {
     system: StoredText,
     tools: StoredText,
     encoded_prompt: Option<RawJson>,
@@ -204,14 +162,14 @@ impl<W: ProviderApi> ModelAdapter<W> {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SettingsError> {
         let headers = settings.request_headers(W::HEADERS, W::AUTH_SCHEME)?;
-        settings.reject_reserved_fields(W::RESERVED_FIELDS)?;
+        settings.reject_reserved(W::RESERVED_FIELDS)?;
         let (version, path) = W::PATH;
         let line = ProviderEndpoint {
             url: http.endpoint_url(version, path),
             provider: settings.provider,
             http,
             headers,
-            secrets: secrets::credential_redactor(settings.key.as_ref(), &settings.headers),
+            secrets: credential_redactor(settings.key.as_ref(), &settings.headers),
             clock,
             usage: W::USAGE,
         };
@@ -239,35 +197,16 @@ impl<W: ProviderApi> ModelAdapter<W> {
         self.endpoint.secrets.redact(text).into_owned()
     }
 
-    fn encode_prompt_and_tools(
-        &self,
-        request: &ModelRequest,
-    ) -> Result<EncodedPromptAndTools, String> {
-        let prompt = require_inline_text(&request.system, "prompt")?;
-        let tools =
-            tool_table::parse_tool_table(require_inline_text(&request.tools, "table of tools")?)?;
-        Ok(EncodedPromptAndTools {
+    fn prompt_and_tools(&self, request: &ModelRequest) -> Result<PromptAndTools, String> {
+        let prompt = inline_text(&request.system, "prompt")?;
+        let tools = tool_table::parse_tool_table(inline_text(&request.tools, "table of tools")?)?;
+        Ok(PromptAndTools {
             system: request.system.clone(),
             tools: request.tools.clone(),
             encoded_prompt: (!prompt.trim().is_empty())
                 .then(|| self.wire.encode_system_prompt(prompt)),
             encoded_tools: (!tools.is_empty()).then(|| self.wire.encode_tools(&tools)),
         })
-    }
-
-    fn serialize_request_body(
-        &self,
-        parts: &EncodedRequestParts<'_, W::Kind>,
-        capacity: usize,
-    ) -> Result<Vec<u8>, Failure> {
-        let request_body = RequestBody {
-            head: self.wire.request_head(parts),
-            list: (W::CONVERSATION_FIELD, self.wire.encode_conversation(parts)),
-        };
-        let mut body = Vec::with_capacity(capacity);
-        serde_json::to_writer(&mut body, &request_body)
-            .map_err(|error| invalid_request_failure(error.to_string()))?;
-        Ok(body)
     }
 
     /// Builds the request body. Messages that the cache already has in encoded form are not encoded
@@ -282,12 +221,11 @@ impl<W: ProviderApi> ModelAdapter<W> {
             Some(cached) => (Some(cached.head), EncodedConversation::default()),
             None => (None, EncodedConversation::default()),
         };
-        let has_same_prompt_and_tools = |head: &EncodedPromptAndTools| {
-            head.system == request.system && head.tools == request.tools
-        };
+        let has_same_prompt_and_tools =
+            |head: &PromptAndTools| head.system == request.system && head.tools == request.tools;
         let head = match head.filter(has_same_prompt_and_tools) {
             Some(head) => head,
-            None => self.encode_prompt_and_tools(request).map_err(invalid_request_failure)?,
+            None => self.prompt_and_tools(request).map_err(invalid_request_failure)?,
         };
         let reused_count = conversation.keep_matching_prefix(&request.messages);
         // Number of dropped images in the messages from here on.
@@ -303,18 +241,29 @@ impl<W: ProviderApi> ModelAdapter<W> {
             remaining_dropped =
                 remaining_dropped.saturating_sub(images::sendable_image_count(message));
         }
-        let placeholder_results = conversation.placeholder_results(&self.wire);
-        let parts = EncodedRequestParts {
+        let placeholders = conversation.placeholders(&self.wire);
+        let parts = RequestParts {
             model: &self.model,
             max_tokens: request.max_tokens,
             fields: self.fields.as_ref(),
             prompt: head.encoded_prompt.as_ref(),
             tools: head.encoded_tools.as_ref(),
             messages: &conversation.messages,
-            placeholder_results: &placeholder_results,
+            placeholders: &placeholders,
         };
-        let body = self.serialize_request_body(&parts, conversation.byte_size() + BODY_OVERHEAD)?;
-        self.cache.insert(request.run, CachedEncodedRequest { head, conversation, dropped_images });
+        let request_body = RequestBody {
+            head: self.wire.request_head(&parts),
+            list: (W::CONVERSATION_FIELD, self.wire.encode_conversation(&parts)),
+        };
+        let mut body = Vec::with_capacity(conversation.byte_size() + BODY_OVERHEAD);
+        serde_json::to_writer(&mut body, &request_body)
+            .map_err(|error| invalid_request_failure(error.to_string()))?;
+        drop(request_body);
+        let head_json = [&head.encoded_prompt, &head.encoded_tools].into_iter().flatten();
+        let head_bytes: usize = head_json.map(|json| json.as_str().len()).sum();
+        let bytes = head_bytes + conversation.byte_size();
+        let cached = CachedEncodedRequest { head, conversation, dropped_images };
+        self.cache.insert(request.run, cached, bytes);
         Ok(body.into())
     }
 }
@@ -356,10 +305,7 @@ fn invalid_request_failure(reason: String) -> Failure {
     Failure::new(FailureClass::InvalidRequest, reason)
 }
 
-fn require_inline_text<'a>(
-    stored_text: &'a StoredText,
-    text_name: &str,
-) -> Result<&'a str, String> {
+fn inline_text<'a>(stored_text: &'a StoredText, text_name: &str) -> Result<&'a str, String> {
     match stored_text {
         StoredText::Inline(text) => Ok(text),
         StoredText::Blob(_) => Err(format!("the {text_name} is a blob reference, not inline text")),

@@ -19,43 +19,33 @@ pub(crate) struct ToolCallIds(HashMap<String, usize>);
 impl ToolCallIds {
     /// Assigns the ID with which a tool call is sent: the original ID if possible, otherwise an ID
     /// made from the position of the call, so that the call has the same ID in every request.
-    pub(crate) fn assign_valid_call_id(
-        &mut self,
-        original_id: &str,
-        message_index: usize,
-        call_index: usize,
-    ) -> String {
-        let mut id = replace_invalid_chars(original_id, ID_MAX);
+    pub(crate) fn assign_valid(&mut self, original: &str, message: usize, call: usize) -> String {
+        let mut id = replace_invalid_chars(original, ID_MAX);
         let mut tries = 0;
         while id.is_empty() || self.0.contains_key(&id) {
             id = match tries {
-                0 => format!("call_{message_index}_{call_index}"),
-                _ => format!("call_{message_index}_{call_index}_{tries}"),
+                0 => format!("call_{message}_{call}"),
+                _ => format!("call_{message}_{call}_{tries}"),
             };
             tries += 1;
         }
-        self.0.insert(id.clone(), message_index);
+        self.0.insert(id.clone(), message);
         id
     }
 
     /// Assigns the ID of a tool call that is sent back to the server that created its ID. The
     /// original ID is kept, unless another call has it or it is empty, too long or not printable
     /// ASCII.
-    pub(crate) fn keep_or_assign_call_id(
-        &mut self,
-        original_id: &str,
-        message_index: usize,
-        call_index: usize,
-    ) -> String {
+    pub(crate) fn keep_or_assign(&mut self, original: &str, message: usize, call: usize) -> String {
         let is_id = |byte: u8| byte.is_ascii_graphic();
-        let is_valid = !original_id.is_empty()
-            && original_id.len() <= ORIGINAL_ID_MAX
-            && original_id.bytes().all(is_id);
-        if !is_valid || self.0.contains_key(original_id) {
-            return self.assign_valid_call_id(original_id, message_index, call_index);
+        let is_valid = !original.is_empty()
+            && original.len() <= ORIGINAL_ID_MAX
+            && original.bytes().all(is_id);
+        if !is_valid || self.0.contains_key(original) {
+            return self.assign_valid(original, message, call);
         }
-        self.0.insert(original_id.to_owned(), message_index);
-        original_id.to_owned()
+        self.0.insert(original.to_owned(), message);
+        original.to_owned()
     }
 
     /// Removes the call IDs of the message with this index and of all later messages.

@@ -74,11 +74,7 @@ impl CassetteModel {
         })
     }
 
-    fn check_request_matches(
-        &self,
-        exchange: &RecordedExchange,
-        request: &ModelRequest,
-    ) -> Result<(), String> {
+    fn check(&self, exchange: &RecordedExchange, request: &ModelRequest) -> Result<(), String> {
         let Some(recorded_request) = exchange.request.as_ref().filter(|_| self.strict) else {
             return Ok(());
         };
@@ -134,7 +130,7 @@ impl Model for CassetteModel {
             Failure::new(FailureClass::InvalidRequest, message)
         };
         let exchange = self.find_exchange(request).map_err(to_failure)?;
-        self.check_request_matches(exchange, request).map_err(|reason| {
+        self.check(exchange, request).map_err(|reason| {
             let turn = request.turn;
             to_failure(format!("turn {turn} differs from the recording\n{reason}"))
         })?;

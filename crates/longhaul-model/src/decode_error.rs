@@ -11,3 +11,17 @@ pub(crate) enum DecodeError {
     /// the limit.
     TooLarge(String),
 }
+
+/// Result of decoding a part of a provider's response.
+pub(crate) type Decoded<T = ()> = Result<T, DecodeError>;
+
+impl DecodeError {
+    pub(crate) fn malformed(problem: &str) -> Self {
+        Self::Malformed(problem.to_owned())
+    }
+
+    /// Converts a JSON error. `problem` says which part of the response is invalid.
+    pub(crate) fn invalid_json(problem: &str) -> impl FnOnce(serde_json::Error) -> Self {
+        move |error| Self::Malformed(format!("{problem}: {error}"))
+    }
+}

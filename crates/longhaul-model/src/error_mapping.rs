@@ -12,6 +12,7 @@ use longhaul_core::redact::Redactor;
 use longhaul_core::time::Timestamp;
 use reqwest::header::HeaderMap;
 
+use crate::decode_error::DecodeError;
 use crate::error_mapping::error_body::ErrorBody;
 use crate::http::error::HttpError;
 
@@ -39,58 +40,53 @@ impl ErrorMapper<'_> {
     /// Maps a response with an error status to a failure. The body may be truncated.
     pub(crate) fn error_status(&self, status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
         let error_body = self.parse_error_body(body);
-        let detail = match redirect_hint(status, headers) {
-            Some(hint) => format!("{hint}. {}", error_body.message),
+        let location = headers.get("location").and_then(|location| location.to_str().ok());
+        let detail = match location.filter(|_| (300..400).contains(&status)) {
+            Some(location) => format!(
+                "the redirect to {location} is not followed; change the base URL. {}",
+                error_body.message
+            ),
             None => error_body.message.clone(),
         };
-        let error_name = error_body.error_name().map_or(String::new(), |name| format!(" ({name})"));
-        let message = format!("{} answered {status}{error_name}: {detail}", self.provider);
+        let name = error_body.name_suffix();
+        let message = format!("{} answered {status}{name}: {detail}", self.provider);
         let class = classify::failure_class(&error_body, status);
-        self.build_failure(class, &message, Some((status, headers)))
+        self.failure(class, &message, Some((status, headers)))
     }
 
-    /// Maps an error that the provider sent inside a response with status 200 to a failure.
-    pub(crate) fn stream_error(&self, headers: &HeaderMap, error_json: &str) -> Failure {
-        let error_body = ErrorBody::parse(error_json);
-        let error_name = error_body.error_name().map_or(String::new(), |name| format!(" ({name})"));
-        let message =
-            format!("{} failed mid-stream{error_name}: {}", self.provider, error_body.message);
-        let class = classify::failure_class(&error_body, error_body.status.unwrap_or(500));
-        self.build_failure(class, &message, Some((200, headers)))
-    }
-
-    /// Maps a response that can't be decoded, because of the given problem, to a failure.
-    pub(crate) fn malformed_response(&self, headers: &HeaderMap, problem: &str) -> Failure {
-        let message = format!("{} sent an invalid response: {problem}", self.provider);
-        self.build_failure(FailureClass::Server, &message, Some((200, headers)))
-    }
-
-    /// Maps a response that exceeds a limit to a permanent failure, because a retry would exceed
-    /// the limit again.
-    pub(crate) fn oversized_response(&self, headers: &HeaderMap, problem: &str) -> Failure {
-        let message = format!("{} sent a response that is too large: {problem}", self.provider);
-        self.build_failure(FailureClass::InvalidRequest, &message, Some((200, headers)))
+    /// Maps an error in a response with status 200 to a failure. A response that exceeds a limit is
+    /// a permanent failure, because a retry would exceed the limit again.
+    pub(crate) fn decode_error(&self, headers: &HeaderMap, error: &DecodeError) -> Failure {
+        let provider = self.provider;
+        let (class, message) = match error {
+            DecodeError::ProviderError(json) => {
+                let error = ErrorBody::parse(json);
+                let class = classify::failure_class(&error, error.status.unwrap_or(500));
+                let (name, message) = (error.name_suffix(), &error.message);
+                (class, format!("{provider} failed mid-stream{name}: {message}"))
+            }
+            DecodeError::Malformed(problem) => {
+                (FailureClass::Server, format!("{provider} sent an invalid response: {problem}"))
+            }
+            DecodeError::TooLarge(problem) => (
+                FailureClass::InvalidRequest,
+                format!("{provider} sent a response that is too large: {problem}"),
+            ),
+        };
+        self.failure(class, &message, Some((200, headers)))
     }
 
     /// Maps a complete response body that is not a reply, such as an error page of a proxy, to a
     /// failure.
-    pub(crate) fn unexpected_body(
-        &self,
-        headers: &HeaderMap,
-        problem: &str,
-        body: &[u8],
-    ) -> Failure {
+    pub(crate) fn not_a_reply(&self, headers: &HeaderMap, problem: &str, body: &[u8]) -> Failure {
         let body = &body[..body.len().min(QUOTED_BYTES_MAX)];
         let text = self.parse_error_body(body).message;
-        self.malformed_response(headers, &format!("{problem}; body: {text}"))
+        let problem = format!("{problem}; body: {text}");
+        self.decode_error(headers, &DecodeError::Malformed(problem))
     }
 
     /// Maps an error of the connection or of the HTTP transport to a failure.
-    pub(crate) fn transport_error(
-        &self,
-        error: &HttpError,
-        headers: Option<&HeaderMap>,
-    ) -> Failure {
+    pub(crate) fn http_error(&self, error: &HttpError, headers: Option<&HeaderMap>) -> Failure {
         let class = match error {
             HttpError::InvalidBaseUrl(_) | HttpError::ClientSetup(_) => {
                 FailureClass::InvalidRequest
@@ -108,7 +104,7 @@ impl ErrorMapper<'_> {
             | HttpError::InvalidUtf8 => FailureClass::Server,
         };
         let message = format!("{}: {error}", self.provider);
-        self.build_failure(class, &message, headers.map(|headers| (200, headers)))
+        self.failure(class, &message, headers.map(|headers| (200, headers)))
     }
 
     /// Parses an error body that may be truncated. A partial secret at the end of the body is
@@ -119,12 +115,7 @@ impl ErrorMapper<'_> {
         ErrorBody::parse(self.secrets.without_partial_secret(text))
     }
 
-    fn build_failure(
-        &self,
-        class: FailureClass,
-        message: &str,
-        head: Option<(u16, &HeaderMap)>,
-    ) -> Failure {
+    fn failure(&self, class: FailureClass, text: &str, head: Option<(u16, &HeaderMap)>) -> Failure {
         let retry_after = head.and_then(|(_, headers)| {
             let is_limited = matches!(class, FailureClass::RateLimit | FailureClass::Overloaded);
             retry_after::retry_delay(headers, self.now, is_limited).filter(|_| class.is_transient())
@@ -133,7 +124,7 @@ impl ErrorMapper<'_> {
             status: head.map(|(status, _)| status),
             retry_after,
             request_id: head.and_then(|(_, headers)| self.request_id(headers)),
-            ..Failure::new(class, self.sanitize_message(message))
+            ..Failure::new(class, self.sanitize_message(text))
         }
     }
 
@@ -160,11 +151,4 @@ impl ErrorMapper<'_> {
             }
         }
     }
-}
-
-fn redirect_hint(status: u16, headers: &HeaderMap) -> Option<String> {
-    let location = headers.get("location")?.to_str().ok()?;
-    (300..400)
-        .contains(&status)
-        .then(|| format!("the redirect to {location} is not followed; change the base URL"))
 }

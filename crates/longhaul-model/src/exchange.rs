@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use longhaul_core::failure::Failure;
+use longhaul_core::message::{Block, Reply, StopReason};
 use longhaul_core::port::model::DeltaSink;
 use longhaul_core::redact::Redactor;
 use longhaul_core::time::Clock;
@@ -14,26 +15,26 @@ use reqwest::Url;
 use reqwest::header::HeaderMap;
 use serde_json::value::RawValue;
 
-use crate::decode_error::DecodeError;
+use crate::decode_error::{DecodeError, Decoded};
 use crate::error_mapping::ErrorMapper;
 use crate::http::HttpClient;
 use crate::http::error::HttpError;
-use crate::http::response::SizeLimitedResponse;
+use crate::http::response::LimitedResponse;
+use crate::lenient_json::remove_too_deep_extras;
 use crate::lenient_object::LenientObject;
 use crate::sse::{SseEvent, SseStream};
 use crate::token_counts::{TokenCounts, UsageJsonPaths};
 
 /// Decoder that builds a reply from the events or the body of a provider's response.
-pub(crate) trait StreamEventDecoder: Send {
-    /// Decodes one event of the stream. User-visible text is passed to the sink.
-    fn decode_event(
-        &mut self,
-        event: &SseEvent,
-        sink: &dyn DeltaSink,
-    ) -> Result<StreamEventEffect, DecodeError>;
+pub(crate) trait ReplyDecoder: Default + Send {
+    /// Decodes one event of the stream.
+    fn decode_event(&mut self, event: &SseEvent) -> Decoded<EventEffect>;
 
     /// Decodes a complete reply from a server that does not stream.
-    fn decode_body(&mut self, body: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError>;
+    fn decode_body(&mut self, body: &str) -> Decoded;
+
+    /// Returns the user-visible text that was decoded since the last call.
+    fn take_new_text(&mut self) -> String;
 
     /// Whether the reply counts as complete if the stream ends now, without a final event. True
     /// only for APIs whose servers may omit the final event.
@@ -47,11 +48,32 @@ pub(crate) trait StreamEventDecoder: Send {
     /// Returns the number of bytes of the reply received so far. Used to estimate token counts that
     /// the provider does not report.
     fn received_byte_count(&self) -> u64;
+
+    /// Returns the complete reply, with the given label of the API and provider that it came from.
+    fn into_decoded_reply(self, api_label: &str) -> DecodedReply;
+}
+
+/// A decoded reply with its stop reason and the model name that the provider reported.
+#[derive(Debug)]
+pub(crate) struct DecodedReply {
+    pub(crate) reply: Reply,
+    pub(crate) stop: StopReason,
+    /// Model name as reported by the provider. `None` if it reported none.
+    pub(crate) model: Option<String>,
+}
+
+/// Builds a reply from its blocks and the label of its API. The returned flag says whether the
+/// reply contains tool calls.
+pub(crate) fn build_reply(api: &str, blocks: impl IntoIterator<Item = Block>) -> (Reply, bool) {
+    let blocks = blocks.into_iter().filter_map(remove_too_deep_extras).collect();
+    let reply = Reply { api: api.to_owned(), blocks };
+    let has_calls = reply.tool_calls().next().is_some();
+    (reply, has_calls)
 }
 
 /// Effect of a stream event on the reply that is being decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StreamEventEffect {
+pub(crate) enum EventEffect {
     /// The event does not affect the reply, such as a keep-alive event.
     Ignored,
     /// The event contained a part of the reply.
@@ -60,41 +82,33 @@ pub(crate) enum StreamEventEffect {
     Done,
 }
 
-/// Passes text to the sink unless the text is empty.
-pub(crate) fn emit_non_empty_text(text: &str, sink: &dyn DeltaSink) {
-    if !text.is_empty() {
-        sink.on_text(text);
-    }
-}
-
 /// Data of the event with which some APIs end a stream. Compatible servers of other APIs send it
 /// too.
 const DONE: &str = "[DONE]";
 
-/// Returns the JSON objects in an event. An empty event and the end marker `[DONE]` contain no
-/// objects.
-pub(crate) fn parse_event_objects(event: &SseEvent) -> Result<Vec<&RawValue>, DecodeError> {
-    if event.data == DONE || event.data.is_empty() {
-        return Ok(Vec::new());
-    }
-    let objects: Vec<&RawValue> = event.parse_json_data().map_err(invalid_json_error)?;
-    match objects.iter().all(|raw| raw.get().starts_with('{')) {
-        true => Ok(objects),
-        false => Err(DecodeError::Malformed("an event is not an object".to_owned())),
-    }
-}
+/// Problem of an event that is not valid JSON.
+pub(crate) const NOT_JSON: &str = "an event is not valid JSON";
 
-/// Decodes the JSON objects of an event in order and stops at the end of the reply.
+/// Decodes the JSON objects of an event in order and stops at the end of the reply. An empty event
+/// and the end marker `[DONE]` contain no objects.
 pub(crate) fn decode_event_objects<'a>(
     event: &'a SseEvent,
-    mut decode: impl FnMut(&'a RawValue) -> Result<StreamEventEffect, DecodeError>,
-) -> Result<StreamEventEffect, DecodeError> {
-    let mut effect = StreamEventEffect::Ignored;
-    for raw in parse_event_objects(event)? {
+    mut decode: impl FnMut(&'a RawValue) -> Decoded<EventEffect>,
+) -> Decoded<EventEffect> {
+    let mut effect = EventEffect::Ignored;
+    if event.data == DONE || event.data.is_empty() {
+        return Ok(effect);
+    }
+    let objects: Vec<&RawValue> =
+        event.parse_json_data().map_err(DecodeError::invalid_json(NOT_JSON))?;
+    if !objects.iter().all(|raw| raw.get().starts_with('{')) {
+        return Err(DecodeError::malformed("an event is not an object"));
+    }
+    for raw in objects {
         match decode(raw)? {
-            StreamEventEffect::Ignored => {}
-            StreamEventEffect::Progress => effect = StreamEventEffect::Progress,
-            StreamEventEffect::Done => return Ok(StreamEventEffect::Done),
+            EventEffect::Ignored => {}
+            EventEffect::Progress => effect = EventEffect::Progress,
+            EventEffect::Done => return Ok(EventEffect::Done),
         }
     }
     Ok(effect)
@@ -107,17 +121,9 @@ pub(crate) fn event_type(object: &LenientObject<'_>, event: &SseEvent) -> String
 }
 
 /// Returns a required field of an event, or an error if the field is missing.
-pub(crate) fn required_field<'a>(
-    frame: &LenientObject<'a>,
-    name: &str,
-) -> Result<&'a str, DecodeError> {
+pub(crate) fn required_field<'a>(frame: &LenientObject<'a>, name: &str) -> Decoded<&'a str> {
     let raw = frame.raw_field(name).map(RawValue::get);
     raw.ok_or_else(|| DecodeError::Malformed(format!("an event lacks the field `{name}`")))
-}
-
-/// Returns the error for an event that is not valid JSON.
-pub(crate) fn invalid_json_error(error: serde_json::Error) -> DecodeError {
-    DecodeError::Malformed(format!("an event is not valid JSON: {error}"))
 }
 
 /// One operation of a provider's API: the URL, and everything needed to send requests to that URL.
@@ -143,20 +149,20 @@ pub(crate) struct UsageEstimator {
 
 impl UsageEstimator {
     /// Estimates the usage of an exchange for which the provider reports no token counts.
-    pub(crate) fn estimated_usage(&self, decoder: &dyn StreamEventDecoder) -> Usage {
+    pub(crate) fn estimated_usage(&self, decoder: &impl ReplyDecoder) -> Usage {
         self.pricing.estimate_usage(self.bytes, decoder.received_byte_count())
     }
 }
 
 /// Why an exchange ended without a complete reply.
-enum ReplyRequestError {
+enum ReplyError {
     Http(HttpError),
     Decode(DecodeError),
     /// The response body is complete, but it is not a reply. Contains the reason and the body.
     UnexpectedBody(String, Vec<u8>),
 }
 
-impl From<HttpError> for ReplyRequestError {
+impl From<HttpError> for ReplyError {
     fn from(error: HttpError) -> Self {
         Self::Http(error)
     }
@@ -167,12 +173,12 @@ impl ProviderEndpoint {
     pub(crate) async fn request_reply(
         &self,
         (body, usage_estimator): (Bytes, UsageEstimator),
-        decoder: &mut dyn StreamEventDecoder,
+        decoder: &mut impl ReplyDecoder,
         sink: &dyn DeltaSink,
     ) -> Result<(), Failure> {
         let response = self.http.post(&self.url, &self.headers, body).await;
-        let mut response = response
-            .map_err(|http_error| self.error_mapper().transport_error(&http_error, None))?;
+        let mut response =
+            response.map_err(|http_error| self.error_mapper().http_error(&http_error, None))?;
         let (status, headers) = (response.status(), response.headers().clone());
         if !(200..300).contains(&status) {
             let body = response.read_error_body().await;
@@ -185,47 +191,32 @@ impl ProviderEndpoint {
         result.map_err(|error| {
             let mapper = self.error_mapper();
             let failure = match error {
-                ReplyRequestError::Http(http_error) => {
-                    mapper.transport_error(&http_error, Some(&headers))
-                }
-                ReplyRequestError::Decode(DecodeError::ProviderError(error)) => {
-                    mapper.stream_error(&headers, &error)
-                }
-                ReplyRequestError::Decode(DecodeError::Malformed(message)) => {
-                    mapper.malformed_response(&headers, &message)
-                }
-                ReplyRequestError::Decode(DecodeError::TooLarge(message)) => {
-                    mapper.oversized_response(&headers, &message)
-                }
-                ReplyRequestError::UnexpectedBody(message, body) => {
-                    mapper.unexpected_body(&headers, &message, &body)
+                ReplyError::Http(http_error) => mapper.http_error(&http_error, Some(&headers)),
+                ReplyError::Decode(error) => mapper.decode_error(&headers, &error),
+                ReplyError::UnexpectedBody(message, body) => {
+                    mapper.not_a_reply(&headers, &message, &body)
                 }
             };
-            Failure {
-                usage: Some(
-                    decoder
-                        .token_counts()
-                        .failed_usage(self.usage, usage_estimator.estimated_usage(decoder)),
-                ),
-                ..failure
-            }
+            let estimate = usage_estimator.estimated_usage(decoder);
+            let usage = decoder.token_counts().complete_usage(self.usage, estimate);
+            Failure { usage: Some(Usage { estimated: true, ..usage }), ..failure }
         })
     }
 
     async fn decode_event_stream(
         &self,
-        response: SizeLimitedResponse,
-        decoder: &mut dyn StreamEventDecoder,
+        response: LimitedResponse,
+        decoder: &mut impl ReplyDecoder,
         sink: &dyn DeltaSink,
-    ) -> Result<(), ReplyRequestError> {
+    ) -> Result<(), ReplyError> {
         let stall = self.http.limits().stall;
         let mut events = SseStream::new(response);
         loop {
             let effect =
                 tokio::time::timeout(stall, read_until_progress(&mut events, decoder, sink)).await;
             match effect.map_err(|_| HttpError::StallTimeout(stall))?? {
-                StreamEventEffect::Done => break,
-                StreamEventEffect::Progress | StreamEventEffect::Ignored => {}
+                EventEffect::Done => break,
+                EventEffect::Progress | EventEffect::Ignored => {}
             }
         }
         events.drain_body().await;
@@ -234,22 +225,21 @@ impl ProviderEndpoint {
 
     async fn decode_response_body(
         &self,
-        mut response: SizeLimitedResponse,
-        decoder: &mut dyn StreamEventDecoder,
+        mut response: LimitedResponse,
+        decoder: &mut impl ReplyDecoder,
         sink: &dyn DeltaSink,
-    ) -> Result<(), ReplyRequestError> {
+    ) -> Result<(), ReplyError> {
         let Some(body) = response.read_body_unless_stream().await? else {
             return self.decode_event_stream(response, decoder, sink).await;
         };
         let result = match std::str::from_utf8(&body) {
-            Ok(text) => decoder.decode_body(text, sink),
-            Err(_) => Err(DecodeError::Malformed("the reply is not UTF-8".to_owned())),
+            Ok(text) => decoder.decode_body(text),
+            Err(_) => Err(DecodeError::malformed("the reply is not UTF-8")),
         };
+        emit_new_text(decoder, sink);
         result.map_err(|error| match error {
-            DecodeError::ProviderError(_) | DecodeError::TooLarge(_) => {
-                ReplyRequestError::Decode(error)
-            }
-            DecodeError::Malformed(message) => ReplyRequestError::UnexpectedBody(message, body),
+            DecodeError::ProviderError(_) | DecodeError::TooLarge(_) => ReplyError::Decode(error),
+            DecodeError::Malformed(message) => ReplyError::UnexpectedBody(message, body),
         })
     }
 
@@ -258,27 +248,36 @@ impl ProviderEndpoint {
     }
 }
 
+fn emit_new_text(decoder: &mut impl ReplyDecoder, sink: &dyn DeltaSink) {
+    let text = decoder.take_new_text();
+    if !text.is_empty() {
+        sink.on_text(&text);
+    }
+}
+
 /// Reads events until an event adds to the reply or ends the reply.
 async fn read_until_progress(
     events: &mut SseStream,
-    decoder: &mut dyn StreamEventDecoder,
+    decoder: &mut impl ReplyDecoder,
     sink: &dyn DeltaSink,
-) -> Result<StreamEventEffect, ReplyRequestError> {
+) -> Result<EventEffect, ReplyError> {
     while let Some(event) = events.next_event().await? {
-        match decoder.decode_event(&event, sink) {
-            Ok(StreamEventEffect::Ignored) => {}
-            Ok(effect @ (StreamEventEffect::Progress | StreamEventEffect::Done)) => {
+        let result = decoder.decode_event(&event);
+        emit_new_text(decoder, sink);
+        match result {
+            Ok(EventEffect::Ignored) => {}
+            Ok(effect @ (EventEffect::Progress | EventEffect::Done)) => {
                 return Ok(effect);
             }
             // A truncated event means that the stream ended early, not that the event is malformed.
             Err(DecodeError::Malformed(_)) if event.is_truncated => {
                 return Err(HttpError::UnexpectedEof.into());
             }
-            Err(error) => return Err(ReplyRequestError::Decode(error)),
+            Err(error) => return Err(ReplyError::Decode(error)),
         }
     }
     match decoder.is_complete_at_eof() {
-        true => Ok(StreamEventEffect::Done),
+        true => Ok(EventEffect::Done),
         false => Err(HttpError::UnexpectedEof.into()),
     }
 }

@@ -5,7 +5,6 @@
 //! closed before any response arrived.
 
 mod client;
-mod conn_counter;
 pub(crate) mod error;
 mod limits;
 pub(crate) mod response;
@@ -16,11 +15,13 @@ use bytes::Bytes;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, RequestBuilder, Url};
 
-use crate::http::conn_counter::ConnectionCounter;
-use crate::http::response::SizeLimitedResponse;
+use crate::http::client::ConnectionCounter;
+use crate::http::response::LimitedResponse;
 
 pub use crate::http::error::HttpError;
 pub use crate::http::limits::HttpLimits;
+
+type ResponseResult = Result<LimitedResponse, HttpError>;
 
 /// HTTP client for the server at one base URL. Cheap to clone; clones share connections.
 #[derive(Debug, Clone)]
@@ -80,13 +81,9 @@ impl HttpClient {
     }
 
     /// Sends a GET request, without retries.
-    pub(crate) async fn get(
-        &self,
-        url: &Url,
-        headers: &HeaderMap,
-    ) -> Result<SizeLimitedResponse, HttpError> {
+    pub(crate) async fn get(&self, url: &Url, headers: &HeaderMap) -> ResponseResult {
         let request = self.get_or_build_client()?.get(url.clone()).headers(headers.clone());
-        self.execute_request(request).await
+        self.execute(request).await
     }
 
     /// Sends a POST request. If the server closes a pooled connection just as it is reused, and
@@ -94,42 +91,29 @@ impl HttpClient {
     ///
     /// The connection came from the pool if no new connection was opened meanwhile. If a connection
     /// was opened meanwhile for another request, the error is returned instead.
-    pub(crate) async fn post(
-        &self,
-        url: &Url,
-        headers: &HeaderMap,
-        body: Bytes,
-    ) -> Result<SizeLimitedResponse, HttpError> {
+    pub(crate) async fn post(&self, url: &Url, headers: &HeaderMap, body: Bytes) -> ResponseResult {
         let connections_before = self.conn_counter.total_connections();
-        let result = self.send_post_request(url, headers, body.clone()).await;
+        let result = self.send_post(url, headers, body.clone()).await;
         match result {
             Err(HttpError::ConnectionClosed(_))
                 if self.conn_counter.total_connections() == connections_before =>
             {
-                self.send_post_request(url, headers, body).await
+                self.send_post(url, headers, body).await
             }
             Ok(_) | Err(_) => result,
         }
     }
 
-    async fn send_post_request(
-        &self,
-        url: &Url,
-        headers: &HeaderMap,
-        body: Bytes,
-    ) -> Result<SizeLimitedResponse, HttpError> {
+    async fn send_post(&self, url: &Url, headers: &HeaderMap, body: Bytes) -> ResponseResult {
         let request = self.get_or_build_client()?.post(url.clone()).headers(headers.clone());
-        self.execute_request(request.body(body)).await
+        self.execute(request.body(body)).await
     }
 
-    async fn execute_request(
-        &self,
-        request: RequestBuilder,
-    ) -> Result<SizeLimitedResponse, HttpError> {
+    async fn execute(&self, request: RequestBuilder) -> ResponseResult {
         let response = tokio::time::timeout(self.limits.first_byte, request.send()).await;
         let response = response.map_err(|_| HttpError::ResponseTimeout(self.limits.first_byte))?;
         let response =
             response.map_err(|error| HttpError::from_send_error(error, self.limits.connect))?;
-        Ok(SizeLimitedResponse::new(response, self.limits))
+        Ok(LimitedResponse::new(response, self.limits))
     }
 }

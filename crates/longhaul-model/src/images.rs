@@ -34,13 +34,8 @@ pub(crate) struct EncodedImages(HashMap<Hash, String>);
 impl EncodedImages {
     /// Loads and encodes the images of a message. The given number of images at the start of the
     /// message are not loaded, because they are replaced by text.
-    pub(crate) async fn load(
-        &mut self,
-        message: &Message,
-        dropped: usize,
-        source: &dyn ImageSource,
-    ) {
-        for image in sendable_images(message).skip(dropped) {
+    pub(crate) async fn load(&mut self, message: &Message, skip: usize, source: &dyn ImageSource) {
+        for image in sendable_images(message).skip(skip) {
             if let Some(bytes) = source.load_image_bytes(image).await {
                 self.0.insert(image.blob.hash, STANDARD.encode(bytes));
             }

@@ -29,11 +29,7 @@ impl JsonObject {
     }
 
     /// Adds a field, unless the value is `None`.
-    pub(crate) fn with_optional_field(
-        self,
-        name: &str,
-        value: Option<&(impl Serialize + ?Sized)>,
-    ) -> Self {
+    pub(crate) fn with_option(self, name: &str, value: Option<&(impl Serialize + ?Sized)>) -> Self {
         match value {
             Some(value) => self.with_field(name, value),
             None => self,

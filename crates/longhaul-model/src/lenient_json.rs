@@ -8,19 +8,17 @@ use longhaul_core::raw::RawJson;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::decode_error::DecodeError;
+use crate::decode_error::{DecodeError, Decoded};
 
 /// Maximum number of tool calls per reply.
 const CALLS_MAX: usize = 1_024;
 
 /// Returns an error if a reply has more tool calls than the maximum.
-pub(crate) fn check_tool_call_count(call_count: usize) -> Result<(), DecodeError> {
-    match call_count > CALLS_MAX {
-        true => {
-            Err(DecodeError::TooLarge(format!("the reply has more than {CALLS_MAX} tool calls")))
-        }
-        false => Ok(()),
+pub(crate) fn check_tool_call_count(call_count: usize) -> Decoded {
+    if call_count <= CALLS_MAX {
+        return Ok(());
     }
+    Err(DecodeError::TooLarge(format!("the reply has more than {CALLS_MAX} tool calls")))
 }
 
 /// Maximum nesting depth of JSON that is sent back to a provider. Parsers give up at about 128

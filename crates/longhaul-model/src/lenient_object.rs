@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::decode_error::DecodeError;
+use crate::decode_error::{DecodeError, Decoded};
 use crate::lenient_json::parse_lenient_u64;
 
 /// A JSON object with its fields by name. A field that is `null` counts as missing.
@@ -38,11 +38,9 @@ impl<'a> LenientObject<'a> {
     }
 
     /// Returns the text of a string field. A field of another type is an error.
-    pub(crate) fn try_string_field(&self, name: &str) -> Result<Option<String>, DecodeError> {
-        let value = self.raw_field(name).map(|raw| serde_json::from_str(raw.get()));
-        value.transpose().map_err(|error| {
-            DecodeError::Malformed(format!("an event has an invalid `{name}`: {error}"))
-        })
+    pub(crate) fn try_string_field(&self, name: &str) -> Decoded<Option<String>> {
+        let value = self.raw_field(name).map(|raw| serde_json::from_str(raw.get())).transpose();
+        value.map_err(DecodeError::invalid_json(&format!("an event has an invalid `{name}`")))
     }
 
     /// Returns the text of a string field such as a status or a reason. A number is converted to

@@ -5,11 +5,9 @@
 //! delays; the caller sends it.
 
 mod api_error;
-mod api_kind;
 mod attempts;
 mod fault;
 mod mock_reply;
-mod models;
 mod render;
 mod reply_ids;
 mod request;
@@ -24,6 +22,7 @@ use longhaul_core::id::RunId;
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::raw::{Hash, StoredText};
 use longhaul_core::time::{Millis, Timestamp};
+use serde_json::{Value, json};
 
 use crate::mock::api_error::ApiError;
 use crate::mock::attempts::FailedAttemptCounter;
@@ -33,11 +32,10 @@ use crate::mock::reply_ids::ReplyIdGenerator;
 use crate::mock::request::ParsedRequest;
 use crate::scripted::render::TemplateRenderer;
 use crate::scripted::reply;
-use crate::scripted::script::{Script, ScriptedReply};
+use crate::scripted::script::Script;
 
-pub use crate::mock::api_kind::ApiKind;
 pub use crate::mock::fault::{FaultSettings, RecurringFailure};
-pub use crate::mock::response::{MockBody, MockResponse, ResponseTermination};
+pub use crate::mock::response::{ApiKind, MockBody, MockResponse, ResponseTermination};
 pub use crate::mock::scripts::{ScriptLookupError, ScriptSource, is_valid_script_name};
 
 /// Maximum size in bytes of the body of a request to the mock provider.
@@ -106,7 +104,7 @@ impl MockProvider {
 
     /// Responds to a request for the list of models. Each script is listed as a model.
     pub fn list_models(&self, api: ApiKind) -> MockResponse {
-        models::model_list_response(api, &self.scripts.script_names(), &self.next_request_id())
+        model_list_response(api, &self.scripts.script_names(), &self.next_request_id())
     }
 
     /// Returns an error response in the format of an API, for requests that can't be parsed or
@@ -147,7 +145,7 @@ impl MockProvider {
         };
         let hash = Hash::digest(request.body);
         let (mut scripted_request, name) = to_model_request(&parsed, turn);
-        let script = self.find_script(&parsed.model, name, request.now)?;
+        let script = self.script(&parsed.model, name, request.now)?;
         let index = script.reply_index(turn);
         let script_error = |error: &str| {
             let message = format!("{}: replies[{index}]: {error}", scripted_request.model);
@@ -158,13 +156,13 @@ impl MockProvider {
         *delay = scripted_reply.delay;
         let rendered = reply::render_reply(scripted_reply, &scripted_request, &self.renderer)
             .map_err(|error| script_error(&error))?;
-        scripted_request.attempt = self.attempt_number(scripted_reply, name, hash);
-        if let Some(failure) = scripted_reply
-            .failure
-            .and_then(|failure| reply::failure_of_attempt(failure, scripted_request.attempt))
-        {
-            let status = failure.status.unwrap_or(500);
-            return Err(ApiError::new(status, failure.message));
+        // Attempts are counted only for replies that are scripted to fail.
+        if let Some(scripted_failure) = scripted_reply.failure {
+            let attempt = self.attempts.next_attempt(name, hash, scripted_failure.times);
+            scripted_request.attempt = attempt;
+            if let Some(failure) = reply::failure_of_attempt(scripted_failure, attempt) {
+                return Err(ApiError::new(failure.status.unwrap_or(500), failure.message));
+            }
         }
         let rendered = Arc::new(rendered);
         let mock_reply = MockReply {
@@ -180,12 +178,7 @@ impl MockProvider {
         self.render_reply(request.api, &mock_reply, (fault, id))
     }
 
-    fn find_script(
-        &self,
-        model: &str,
-        name: &str,
-        now: Timestamp,
-    ) -> Result<Arc<Script>, ApiError> {
+    fn script(&self, model: &str, name: &str, now: Timestamp) -> Result<Arc<Script>, ApiError> {
         let script = match is_valid_script_name(name) {
             true => self.scripts.find_script(name, now),
             false => Err(ScriptLookupError::NotFound),
@@ -196,17 +189,6 @@ impl MockProvider {
             }
             ScriptLookupError::Invalid(reason) => ApiError::new(400, reason),
         })
-    }
-
-    /// Returns the number of the current attempt at a request, from 1. Attempts are counted only
-    /// for replies that are scripted to fail.
-    fn attempt_number(&self, reply: &ScriptedReply, script_name: &str, request_hash: Hash) -> u32 {
-        match reply.failure {
-            None => 1,
-            Some(failure) => {
-                self.attempts.next_attempt_number(script_name, request_hash, failure.times)
-            }
-        }
     }
 
     /// Renders the reply in the format of the API and injects the fault.
@@ -260,4 +242,36 @@ fn to_model_request<'a>(parsed: &'a ParsedRequest<'_>, turn: u32) -> (ModelReque
         max_tokens: 0,
     };
     (request, name)
+}
+
+/// Creation date of every listed model, as text and in Unix seconds. Clients expect a date.
+const CREATED: (&str, u64) = ("2026-01-01T00:00:00Z", 1_767_225_600);
+
+/// Returns a response that lists the scripts with these names as models.
+fn model_list_response(api: ApiKind, script_names: &[String], request_id: &str) -> MockResponse {
+    let anthropic_model = |name: &String| {
+        json!({
+            "type": "model",
+            "id": name,
+            "display_name": format!("{name} (scripted, no AI)"),
+            "created_at": CREATED.0,
+            "max_input_tokens": null,
+            "max_tokens": null,
+            "capabilities": null,
+        })
+    };
+    let openai_model = |name: &String| json!({ "id": name, "object": "model", "created": CREATED.1, "owned_by": "longhaul-scripted" });
+    let list = match api {
+        ApiKind::Messages => json!({
+            "data": script_names.iter().map(anthropic_model).collect::<Value>(),
+            "has_more": false,
+            "first_id": script_names.first(),
+            "last_id": script_names.last(),
+        }),
+        ApiKind::Responses | ApiKind::Chat => json!({
+            "object": "list",
+            "data": script_names.iter().map(openai_model).collect::<Value>(),
+        }),
+    };
+    MockResponse::with_json_body(200, list.to_string()).with_request_id(api, request_id)
 }

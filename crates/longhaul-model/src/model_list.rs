@@ -14,7 +14,6 @@ use serde_json::Value;
 use crate::error_mapping::ErrorMapper;
 use crate::http::HttpClient;
 use crate::key::ApiKey;
-use crate::secrets;
 use crate::settings::{self, AuthScheme, SettingsError};
 
 /// Maximum size of the response in bytes. The longest known model list, that of OpenRouter, has
@@ -64,7 +63,7 @@ pub async fn fetch_model_names(
     http: &HttpClient,
     request: &ModelListRequest<'_>,
 ) -> Result<Vec<String>, Failure> {
-    let secrets = secrets::credential_redactor(request.key, request.headers);
+    let secrets = settings::credential_redactor(request.key, request.headers);
     let mapper = ErrorMapper { provider: request.provider, secrets: &secrets, now: request.now };
     let url = match request.api {
         ModelListApi::Anthropic => {
@@ -77,17 +76,17 @@ pub async fn fetch_model_names(
     let headers = request_headers(request)
         .map_err(|error| Failure::new(FailureClass::InvalidRequest, error.to_string()))?;
     let response = http.get(&url, &headers).await;
-    let mut response = response.map_err(|error| mapper.transport_error(&error, None))?;
+    let mut response = response.map_err(|error| mapper.http_error(&error, None))?;
     let (status, headers) = (response.status(), response.headers().clone());
     if !(200..300).contains(&status) {
         let body = response.read_error_body().await;
         return Err(mapper.error_status(status, &headers, &body));
     }
     let body = response.with_max_body_bytes(BYTES_MAX).read_body_unless_stream().await;
-    let body = body.map_err(|error| mapper.transport_error(&error, Some(&headers)))?;
+    let body = body.map_err(|error| mapper.http_error(&error, Some(&headers)))?;
     let body = body.unwrap_or_default();
     let names = parse_model_names(&body);
-    let names = names.ok_or_else(|| mapper.unexpected_body(&headers, "not a model list", &body))?;
+    let names = names.ok_or_else(|| mapper.not_a_reply(&headers, "not a model list", &body))?;
     let names = names.iter().map(|name| secrets.redact(name).into_owned());
     Ok(names.collect())
 }

@@ -94,11 +94,11 @@ impl PriceTable {
     fn parse_toml(text: &str) -> Result<Self, PriceError> {
         let table: PriceTableFile =
             toml::from_str(text).map_err(|error| PriceError(error.to_string()))?;
-        let mut providers = BTreeMap::new();
-        for (name, section) in table.providers {
-            providers.insert(name.clone(), section.into_provider_prices(&name)?);
-        }
-        Ok(Self { as_of: table.as_of, providers })
+        let providers = table.providers.into_iter().map(|(name, provider)| {
+            let prices = provider.into_provider_prices(&name);
+            (name, prices)
+        });
+        Ok(Self { as_of: table.as_of, providers: providers.collect() })
     }
 
     /// Returns the date on which the prices were looked up.
@@ -150,11 +150,7 @@ impl PriceTable {
 
     /// Overrides the price and limits of a model. Input and output prices must be set together.
     /// Cache prices default to the input price.
-    pub fn set_price_override(
-        &mut self,
-        name: &str,
-        price_override: PriceOverride,
-    ) -> Result<(), PriceError> {
+    pub fn set_price_override(&mut self, name: &str, new: PriceOverride) -> Result<(), PriceError> {
         let parts = name.split_once('/');
         let parts = parts.filter(|(provider, model)| !provider.is_empty() && !model.is_empty());
         let Some((provider, model)) = parts else {
@@ -162,13 +158,13 @@ impl PriceTable {
             return Err(PriceError(message.to_owned()));
         };
         let current = self.find_model_entry(provider, model).cloned().unwrap_or_default();
-        let price = price_override.to_price()?;
+        let price = new.to_price()?;
         let entry = ModelPriceEntry {
             name: name.to_owned(),
             price: price.or(current.price),
-            window: price_override.window.or(current.window),
-            max_output: price_override.max_output.or(current.max_output),
-            requested_output: price_override.max_output.or(current.requested_output),
+            window: new.window.or(current.window),
+            max_output: new.max_output.or(current.max_output),
+            requested_output: new.max_output.or(current.requested_output),
             note: current.note.filter(|_| price.is_none()),
             is_override: true,
         };
@@ -275,71 +271,65 @@ struct PriceTableProvider {
     #[serde(default)]
     free: bool,
     #[serde(default)]
-    models: Vec<PriceTableRow>,
+    models: BTreeMap<String, PriceTableRow>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PriceTableRow {
-    name: String,
-    input: String,
-    output: String,
-    cached: Option<String>,
-    cache_write: Option<String>,
+    input: Usd,
+    output: Usd,
+    cached: Option<Usd>,
+    cache_write: Option<Usd>,
     window: u64,
     max_output: u64,
     note: Option<String>,
 }
 
+/// An amount in micro-dollars, written in dollars.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(try_from = "String")]
+struct Usd(u64);
+
+impl TryFrom<String> for Usd {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        parse_usd(&text).map(Self).ok_or_else(|| format!("`{text}` is not a valid price"))
+    }
+}
+
 impl PriceTableProvider {
-    fn into_provider_prices(self, provider: &str) -> Result<ProviderPrices, PriceError> {
-        let mut entries = BTreeMap::new();
-        for row in self.models {
-            let model = row.name.clone();
-            let entry = row.into_model_entry(provider)?;
-            let name = entry.name.clone();
-            if entries.insert(model, entry).is_some() {
-                return Err(PriceError(format!("the price table has two entries for `{name}`")));
-            }
-        }
+    fn into_provider_prices(self, provider: &str) -> ProviderPrices {
+        let to_entry = |(model, row): (String, PriceTableRow)| {
+            let Usd(input) = row.input;
+            let price = Price {
+                input,
+                output: row.output.0,
+                cached: row.cached.map_or(input, |Usd(cached)| cached),
+                cache_write: row.cache_write.map_or(input, |Usd(cache_write)| cache_write),
+            };
+            let entry = ModelPriceEntry {
+                name: format!("{provider}/{model}"),
+                price: Some(price),
+                window: Some(row.window),
+                max_output: Some(row.max_output),
+                note: row.note,
+                ..ModelPriceEntry::default()
+            };
+            (model, entry)
+        };
         let free_entry = || ModelPriceEntry {
             name: format!("{provider}/*"),
             price: Some(Price::default()),
             ..ModelPriceEntry::default()
         };
-        Ok(ProviderPrices {
+        ProviderPrices {
             source: Some(self.source),
             default: self.default,
             idle: self.idle,
             fallback: self.free.then(free_entry),
-            models: entries,
-        })
-    }
-}
-
-impl PriceTableRow {
-    fn into_model_entry(self, provider: &str) -> Result<ModelPriceEntry, PriceError> {
-        let name = format!("{provider}/{}", self.name);
-        let parse_price = |text: &String| {
-            parse_usd(text)
-                .ok_or_else(|| PriceError(format!("`{name}`: `{text}` is not a valid price")))
-        };
-        let row_prices = PriceOverride {
-            input: Some(parse_price(&self.input)?),
-            output: Some(parse_price(&self.output)?),
-            cached: self.cached.as_ref().map(parse_price).transpose()?,
-            cache_write: self.cache_write.as_ref().map(parse_price).transpose()?,
-            window: Some(self.window),
-            max_output: Some(self.max_output),
-        };
-        Ok(ModelPriceEntry {
-            price: row_prices.to_price()?,
-            window: row_prices.window,
-            max_output: row_prices.max_output,
-            requested_output: None,
-            note: self.note,
-            is_override: false,
-            name,
-        })
+            models: self.models.into_iter().map(to_entry).collect(),
+        }
     }
 }

@@ -4,13 +4,15 @@
 //! the conversation.
 
 mod error;
-mod load;
 mod parse;
 pub(crate) mod render;
 pub(crate) mod reply;
 mod reply_index;
 pub(crate) mod script;
 
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -80,12 +82,6 @@ impl ScriptedModel {
         let replies = self.script.reply_count();
         format!("{} ({BANNER}; {replies} replies)", self.name)
     }
-
-    async fn sleep_on_clock(&self, duration: Millis) {
-        if duration > Millis::ZERO {
-            self.clock.sleep(duration).await;
-        }
-    }
 }
 
 #[async_trait]
@@ -106,7 +102,9 @@ impl Model for ScriptedModel {
         };
         let line = self.script.replies.get(index);
         let line = line.ok_or_else(|| broken("no such reply"))?;
-        self.sleep_on_clock(line.delay).await;
+        if line.delay > Millis::ZERO {
+            self.clock.sleep(line.delay).await;
+        }
         if let Some(outage) = line.failure
             && let Some(failure) = reply::failure_of_attempt(outage, request.attempt)
         {
@@ -127,5 +125,26 @@ impl Model for ScriptedModel {
             reply: rendered,
             output: None,
         })
+    }
+}
+
+impl Script {
+    /// Loads and parses the script in this file.
+    pub fn load_script_file(path: &Path) -> Result<Self, ScriptError> {
+        let origin = path.display().to_string();
+        let mut bytes = Vec::new();
+        // One byte more than the maximum shows that the file is too large.
+        let max_bytes = SCRIPT_BYTES_MAX as u64 + 1;
+        let result = File::open(path).and_then(|file| file.take(max_bytes).read_to_end(&mut bytes));
+        let to_error =
+            |message: String| ScriptError { origin: origin.clone(), position: None, message };
+        result.map_err(|error| to_error(format!("the script can't be read: {error}")))?;
+        let text = std::str::from_utf8(&bytes);
+        // Checked first: truncation inside a character would be reported as invalid UTF-8.
+        if bytes.len() > SCRIPT_BYTES_MAX {
+            return Err(to_error(format!("the script is larger than {SCRIPT_BYTES_MAX} bytes")));
+        }
+        let text = text.map_err(|_| to_error("the script is not UTF-8".to_owned()))?;
+        Self::parse_yaml(&origin, text)
     }
 }

@@ -5,13 +5,18 @@
 use std::fmt;
 use std::sync::Arc;
 
+use longhaul_core::port::model::Model;
 use longhaul_core::raw::RawJson;
+use longhaul_core::redact::Redactor;
 use longhaul_core::usage::ModelPricing;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use crate::image_source::ImageSource;
 use crate::json_object::JsonObject;
 use crate::key::ApiKey;
+
+/// A model that was opened from settings, or what is wrong with them.
+pub type OpenedModel = Result<Arc<dyn Model>, SettingsError>;
 
 /// How the API key is sent with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +36,6 @@ pub struct ModelSettings {
     pub model: String,
     /// API key. `None` means that the server requires no key.
     pub key: Option<ApiKey>,
-    /// How the API key is sent. `None` means the default of the API.
-    pub auth_scheme: Option<AuthScheme>,
     /// Additional request headers, such as `anthropic-beta`.
     pub headers: Vec<(String, String)>,
     /// Additional request fields, as one JSON object. They are sent unchanged.
@@ -59,7 +62,6 @@ impl ModelSettings {
             provider: provider.into(),
             model: model.into(),
             key,
-            auth_scheme: None,
             headers: Vec::new(),
             fields: None,
             pricing: ModelPricing::default(),
@@ -81,19 +83,15 @@ impl ModelSettings {
     pub(crate) fn request_headers(
         &self,
         api_headers: &[(&'static str, &'static str)],
-        default_scheme: AuthScheme,
+        auth_scheme: AuthScheme,
     ) -> Result<HeaderMap, SettingsError> {
         let fixed_headers = [("content-type", "application/json"), ("accept", "text/event-stream")];
-        let auth_scheme = self.auth_scheme.unwrap_or(default_scheme);
         let key = self.key.as_ref().map(|key| (auth_scheme, key));
         build_request_headers(&[&fixed_headers, api_headers].concat(), &self.headers, key)
     }
 
     /// Returns an error if the user has set one of the reserved request fields.
-    pub(crate) fn reject_reserved_fields(
-        &self,
-        reserved_names: &[&str],
-    ) -> Result<(), SettingsError> {
+    pub(crate) fn reject_reserved(&self, names: &[&str]) -> Result<(), SettingsError> {
         let Some(fields_json) = &self.fields else {
             return Ok(());
         };
@@ -101,7 +99,7 @@ impl ModelSettings {
         let fields = fields.ok_or_else(|| {
             SettingsError("the extra request fields are not an object".to_owned())
         })?;
-        match reserved_names.iter().find(|name| fields.get(name).is_some()) {
+        match names.iter().find(|name| fields.get(name).is_some()) {
             Some(name) => Err(SettingsError(format!("the request field `{name}` is reserved"))),
             None => Ok(()),
         }
@@ -146,3 +144,74 @@ pub(crate) fn build_request_headers(
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(pub(crate) String);
+
+/// Text that replaces the API key in redacted texts.
+const KEY_PLACEHOLDER: &str = "[key]";
+
+/// Text that replaces the value of a header in redacted texts.
+const HEADER_PLACEHOLDER: &str = "[header]";
+
+/// Creates a redactor for the API key and for the values of the headers that the user has set,
+/// which may contain other keys.
+pub(crate) fn credential_redactor(key: Option<&ApiKey>, headers: &[(String, String)]) -> Redactor {
+    let key = key.map(|key| (KEY_PLACEHOLDER.to_owned(), key.reveal_key_text()));
+    let values = headers.iter().flat_map(|(_, value)| {
+        // In `Bearer KEY` the key alone is a secret too.
+        let credentials = value.trim().split_once(' ').map(|(_, rest)| rest);
+        [Some(value.as_str()), credentials]
+    });
+    let values = values.flatten().map(|value| (HEADER_PLACEHOLDER.to_owned(), value));
+    Redactor::with_placeholders(key.into_iter().chain(values))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+    use longhaul_core::port::redact::Redact as _;
+
+    const SECRET: &str = "sk-a/b+c=very \"secret\"";
+
+    fn test_redactor() -> Redactor {
+        let headers = [
+            ("authorization".to_owned(), "Bearer by-hand-1".to_owned()),
+            ("x-short".to_owned(), "blue".to_owned()),
+        ];
+        credential_redactor(Some(&ApiKey::new(SECRET)), &headers)
+    }
+
+    #[test]
+    fn a_secret_is_found_in_every_encoding() {
+        let base64 = STANDARD_NO_PAD.encode(SECRET);
+        for (text, redacted) in [
+            (SECRET, "[key]"),
+            (r#"sk-a/b+c=very \"secret\""#, "[key]"),
+            (r#"sk-a\/b+c=very \"secret\""#, "[key]"),
+            ("sk-a%2Fb%2Bc%3Dvery%20%22secret%22", "[key]"),
+            ("sk-a%2fb%2bc%3dvery%20%22secret%22", "[key]"),
+            ("%73%6b-a/b+&#99;=very &quot;secret&#x22;", "[key]"),
+            (&base64, "[key]"),
+            ("Bearer by-hand-1 by-hand-1", "[header] [header]"),
+            ("blue", "blue"),
+        ] {
+            let text = format!("<{text}>");
+            assert_eq!(test_redactor().contains_secret(&text), redacted != "blue");
+            assert_eq!(test_redactor().redact(&text), format!("<{redacted}>"));
+        }
+    }
+
+    #[test]
+    fn a_secret_is_found_inside_of_base64() {
+        for before in ["", "a", "ab", "abc", "user:"] {
+            for after in ["", "\n", "::"] {
+                let text = format!("{before}{SECRET}{after}");
+                for engine in [&STANDARD_NO_PAD, &URL_SAFE_NO_PAD] {
+                    let hidden = test_redactor().redact(&engine.encode(&text)).into_owned();
+                    assert!(hidden.contains("[key]"), "{text}: {hidden}");
+                    assert!(hidden.len() < 20, "{text}: {hidden}");
+                }
+            }
+        }
+    }
+}

@@ -89,9 +89,4 @@ impl TokenCounts {
             estimated: self.input.is_none() || output.is_none(),
         }
     }
-
-    /// Returns the usage of a reply that failed midway, marked as estimated.
-    pub(crate) fn failed_usage(&self, paths: &UsageJsonPaths, estimate: Usage) -> Usage {
-        Usage { estimated: true, ..self.complete_usage(paths, estimate) }
-    }
 }

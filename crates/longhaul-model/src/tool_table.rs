@@ -24,7 +24,7 @@ impl ToolTableRow {
         let description = Some(&self.description).filter(|text| !text.is_empty());
         JsonObject::default()
             .with_field("name", &call_ids::to_valid_tool_name(&self.name, max_name_chars))
-            .with_optional_field("description", description)
+            .with_option("description", description)
             .with_field(schema_field, &self.schema_with_type())
     }
 

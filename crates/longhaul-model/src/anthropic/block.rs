@@ -5,14 +5,14 @@
 use longhaul_core::message::{Block, TextBlock, ThinkingBlock, ToolCall};
 use longhaul_core::raw::RawJson;
 
-use crate::decode_error::DecodeError;
+use crate::decode_error::{DecodeError, Decoded};
 use crate::json_object::{JsonObject, StreamedFieldFragments};
 use crate::lenient_json::parse_tool_arguments;
 use crate::lenient_object::LenientObject;
 
-/// Builder of a content block. The block may still receive deltas, which are the fragments of a
+/// Builder of a content block, by default of an empty text block. The block may still receive deltas, which are the fragments of a
 /// streamed block.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct BlockBuilder {
     kind: BlockKind,
     /// Fields of the block's JSON, except those stored in `kind`.
@@ -45,6 +45,12 @@ enum BlockKind {
     },
 }
 
+impl Default for BlockKind {
+    fn default() -> Self {
+        Self::Text(String::new())
+    }
+}
+
 impl BlockKind {
     /// Returns the names of the JSON fields that this kind of block stores in its own Rust fields.
     /// They are removed from the block's other fields.
@@ -60,10 +66,11 @@ impl BlockKind {
 
 impl BlockBuilder {
     /// Parses the JSON of a block, from a start event or from a complete reply.
-    pub(super) fn from_json(block_json: &str) -> Result<Self, String> {
-        let raw_block = RawJson::parse(block_json).map_err(|error| error.to_string())?;
+    pub(super) fn from_json(block_json: &str) -> Decoded<Self> {
+        let raw_block = RawJson::parse(block_json)
+            .map_err(|error| DecodeError::Malformed(error.to_string()))?;
         if !raw_block.as_str().starts_with('{') {
-            return Err("a block is not an object".to_owned());
+            return Err(DecodeError::malformed("a block is not an object"));
         }
         let mut fields = JsonObject::parse(block_json).unwrap_or_default();
         let kind = fields.get("type").map(RawJson::as_str).unwrap_or_default();
@@ -86,15 +93,6 @@ impl BlockBuilder {
         Ok(Self { kind, fields, deferred: StreamedFieldFragments::default() })
     }
 
-    /// Creates an empty text block, for a server that streams text without a start event.
-    pub(super) fn new_text_block() -> Self {
-        Self {
-            kind: BlockKind::Text(String::new()),
-            fields: JsonObject::default(),
-            deferred: StreamedFieldFragments::default(),
-        }
-    }
-
     /// Whether the content block is a tool call.
     pub(super) const fn is_tool_call(&self) -> bool {
         matches!(self.kind, BlockKind::Call { .. })
@@ -110,12 +108,9 @@ impl BlockBuilder {
 
     /// Applies a delta of the given type, which is a fragment of the block. Returns the
     /// user-visible text that the delta adds and the size of the delta in bytes.
-    pub(super) fn apply_delta(
-        &mut self,
-        kind: &str,
-        delta: &LenientObject<'_>,
-        raw: &str,
-    ) -> Result<(String, u64), DecodeError> {
+    pub(super) fn apply_delta(&mut self, kind: &str, delta_json: &str) -> Decoded<(String, u64)> {
+        let delta = LenientObject::parse(delta_json)
+            .map_err(DecodeError::invalid_json("an event has an invalid `delta`"))?;
         let field = match kind {
             "text_delta" => "text",
             "thinking_delta" => "thinking",
@@ -147,7 +142,7 @@ impl BlockBuilder {
                     self.deferred.add_fragment("citations", citation);
                 }
             }
-            _ => self.apply_unknown_delta(raw),
+            _ => self.apply_unknown_delta(delta_json),
         }
         Ok((String::new(), bytes))
     }

@@ -4,20 +4,29 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_core::port::model::DeltaSink;
+use longhaul_core::message::StopReason;
 
-use crate::adapter::{DecodedReply, ResponseDecoder, build_reply};
 use crate::anthropic::block::BlockBuilder;
-use crate::anthropic::wire::{USAGE, stop_reason};
-use crate::decode_error::DecodeError;
+use crate::decode_error::{DecodeError, Decoded};
 use crate::exchange::{
-    StreamEventDecoder, StreamEventEffect, decode_event_objects, emit_non_empty_text, event_type,
-    invalid_json_error, required_field,
+    DecodedReply, EventEffect, NOT_JSON, ReplyDecoder, build_reply, decode_event_objects,
+    event_type, required_field,
 };
 use crate::lenient_json::{check_tool_call_count, is_non_empty_json_value};
 use crate::lenient_object::LenientObject;
 use crate::sse::SseEvent;
-use crate::token_counts::TokenCounts;
+use crate::token_counts::{TokenCounts, UsageJsonPaths};
+
+/// JSON paths of the token counts in the `usage` object of a response.
+pub(super) const USAGE: UsageJsonPaths = UsageJsonPaths {
+    input: "/input_tokens",
+    output: "/output_tokens",
+    total: None,
+    cached: &["/cache_read_input_tokens"],
+    cache_write: "/cache_creation_input_tokens",
+    reasoning: "/output_tokens_details/thinking_tokens",
+    input_includes_cache: false,
+};
 
 /// Decoder for one reply of the Messages API, with everything received so far.
 #[derive(Debug, Default)]
@@ -26,6 +35,8 @@ pub(super) struct StreamDecoder {
     counts: TokenCounts,
     stop_reason: Option<String>,
     blocks: Vec<BlockBuilder>,
+    /// User-visible text that was decoded, but not yet taken.
+    new_text: String,
     /// Number of tool calls in `blocks`.
     call_count: usize,
     /// Maps the provider's block index to the position in `blocks`. A new block with the same index
@@ -37,29 +48,24 @@ pub(super) struct StreamDecoder {
 
 impl StreamDecoder {
     /// Handles a stream event of the given type. Returns `None` if the type is unknown.
-    fn decode_stream_event(
-        &mut self,
-        kind: &str,
-        event_object: &LenientObject<'_>,
-        sink: &dyn DeltaSink,
-    ) -> Result<Option<StreamEventEffect>, DecodeError> {
+    fn on_event(&mut self, kind: &str, event: &LenientObject<'_>) -> Decoded<Option<EventEffect>> {
         match kind {
-            "message_start" => self.decode_message_start(event_object),
-            "content_block_start" => self.decode_block_start(event_object, sink)?,
-            "content_block_delta" => self.decode_block_delta(event_object, sink)?,
-            "message_delta" => self.decode_message_delta(event_object),
-            "message_stop" => return Ok(Some(StreamEventEffect::Done)),
+            "message_start" => self.on_message_start(event),
+            "content_block_start" => self.on_block_start(event)?,
+            "content_block_delta" => self.on_block_delta(event)?,
+            "message_delta" => self.on_message_delta(event),
+            "message_stop" => return Ok(Some(EventEffect::Done)),
             // All blocks are finished together with the message.
             "content_block_stop" => {}
-            "ping" => return Ok(Some(StreamEventEffect::Ignored)),
+            "ping" => return Ok(Some(EventEffect::Ignored)),
             _ => return Ok(None),
         }
-        Ok(Some(StreamEventEffect::Progress))
+        Ok(Some(EventEffect::Progress))
     }
 
     /// Handles the event `message_start`. A reply without this event is accepted.
-    fn decode_message_start(&mut self, event_object: &LenientObject<'_>) {
-        let Some(message) = event_object.object_field("message") else {
+    fn on_message_start(&mut self, event: &LenientObject<'_>) {
+        let Some(message) = event.object_field("message") else {
             return;
         };
         self.model = message.string_field("model").or_else(|| self.model.take());
@@ -68,132 +74,98 @@ impl StreamDecoder {
         }
     }
 
-    fn decode_block_start(
-        &mut self,
-        event_object: &LenientObject<'_>,
-        sink: &dyn DeltaSink,
-    ) -> Result<(), DecodeError> {
-        let raw = required_field(event_object, "content_block")?;
-        let index = event_object.number_field("index").unwrap_or(self.blocks.len() as u64);
-        self.push_block(raw, sink)?;
+    fn on_block_start(&mut self, event: &LenientObject<'_>) -> Decoded {
+        let raw = required_field(event, "content_block")?;
+        let index = event.number_field("index").unwrap_or(self.blocks.len() as u64);
+        self.push_block(raw)?;
         self.block_by_index.insert(index, self.blocks.len() - 1);
         Ok(())
     }
 
-    fn push_block(&mut self, block_json: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError> {
-        let block = BlockBuilder::from_json(block_json).map_err(DecodeError::Malformed)?;
+    fn push_block(&mut self, block_json: &str) -> Decoded {
+        let block = BlockBuilder::from_json(block_json)?;
         self.call_count += usize::from(block.is_tool_call());
         check_tool_call_count(self.call_count)?;
         self.bytes += block_json.len() as u64;
-        emit_non_empty_text(block.visible_text(), sink);
+        self.new_text.push_str(block.visible_text());
         self.blocks.push(block);
         Ok(())
     }
 
-    fn decode_block_delta(
-        &mut self,
-        event_object: &LenientObject<'_>,
-        sink: &dyn DeltaSink,
-    ) -> Result<(), DecodeError> {
-        let raw = required_field(event_object, "delta")?;
-        let delta = LenientObject::parse(raw).map_err(|error| {
-            DecodeError::Malformed(format!("an event has an invalid `delta`: {error}"))
-        })?;
-        let kind = delta.string_field("type").unwrap_or_default();
-        let position = match event_object.number_field("index") {
+    fn on_block_delta(&mut self, event: &LenientObject<'_>) -> Decoded {
+        let raw = required_field(event, "delta")?;
+        let kind = event.object_field("delta").and_then(|delta| delta.string_field("type"));
+        let kind = kind.unwrap_or_default();
+        let position = match event.number_field("index") {
             Some(index) => self.block_by_index.get(&index).copied(),
             // Without an index the delta belongs to the block that started last.
             None => self.blocks.len().checked_sub(1),
         };
-        let block = match position.and_then(|position| self.blocks.get_mut(position)) {
-            Some(block) => block,
-            None => self.start_text_block(event_object, &kind)?,
+        let position = match position {
+            Some(position) => position,
+            // Only a text block can start without a start event; a tool call would lack its name.
+            None if kind == "text_delta" => {
+                self.block_by_index
+                    .insert(event.number_field("index").unwrap_or(0), self.blocks.len());
+                self.blocks.push(BlockBuilder::default());
+                self.blocks.len() - 1
+            }
+            None => {
+                return Err(DecodeError::Malformed(format!(
+                    "received `{kind}` for a block that was never started"
+                )));
+            }
         };
-        let (text, bytes) = block.apply_delta(&kind, &delta, raw)?;
-        emit_non_empty_text(&text, sink);
-        self.bytes += bytes;
+        if let Some(block) = self.blocks.get_mut(position) {
+            let (text, bytes) = block.apply_delta(&kind, raw)?;
+            self.new_text.push_str(&text);
+            self.bytes += bytes;
+        }
         Ok(())
     }
 
-    /// Starts a block for a delta that came without a start event. Only a text block can be started
-    /// this way; a tool call would lack its name.
-    fn start_text_block(
-        &mut self,
-        event_object: &LenientObject<'_>,
-        kind: &str,
-    ) -> Result<&mut BlockBuilder, DecodeError> {
-        if kind != "text_delta" {
-            return Err(DecodeError::Malformed(format!(
-                "received `{kind}` for a block that was never started"
-            )));
-        }
-        let position = self.blocks.len();
-        self.block_by_index.insert(event_object.number_field("index").unwrap_or(0), position);
-        self.blocks.push(BlockBuilder::new_text_block());
-        self.blocks
-            .get_mut(position)
-            .ok_or_else(|| DecodeError::Malformed("an event refers to a missing block".to_owned()))
-    }
-
-    fn decode_message_delta(&mut self, event_object: &LenientObject<'_>) {
-        let reason = event_object
-            .object_field("delta")
-            .and_then(|delta| delta.string_or_number_field("stop_reason"));
+    fn on_message_delta(&mut self, event: &LenientObject<'_>) {
+        let delta = event.object_field("delta");
+        let reason = delta.and_then(|delta| delta.string_or_number_field("stop_reason"));
         self.stop_reason = reason.or_else(|| self.stop_reason.take());
-        if let Some(usage) = event_object.raw_field("usage") {
+        if let Some(usage) = event.raw_field("usage") {
             self.counts.update_from_usage(&USAGE, usage.get());
         }
     }
 }
 
-impl ResponseDecoder for StreamDecoder {
-    fn into_decoded_reply(self, api_label: &str) -> DecodedReply {
-        let blocks = self.blocks.into_iter().map(BlockBuilder::into_content_block);
-        let (reply, has_calls) = build_reply(api_label, blocks);
-        DecodedReply {
-            stop: stop_reason(self.stop_reason.as_deref(), has_calls),
-            reply,
-            model: self.model,
-        }
-    }
-}
-
-impl StreamEventDecoder for StreamDecoder {
-    fn decode_event(
-        &mut self,
-        event: &SseEvent,
-        sink: &dyn DeltaSink,
-    ) -> Result<StreamEventEffect, DecodeError> {
+impl ReplyDecoder for StreamDecoder {
+    fn decode_event(&mut self, event: &SseEvent) -> Decoded<EventEffect> {
         decode_event_objects(event, |raw| {
-            let frame = LenientObject::parse(raw.get()).map_err(invalid_json_error)?;
+            let frame =
+                LenientObject::parse(raw.get()).map_err(DecodeError::invalid_json(NOT_JSON))?;
             let kind = event_type(&frame, event);
             let provider_error = || Err(DecodeError::ProviderError(raw.get().to_owned()));
             if kind == "error" {
                 return provider_error();
             }
-            match self.decode_stream_event(&kind, &frame, sink)? {
+            match self.on_event(&kind, &frame)? {
                 Some(effect) => Ok(effect),
                 // Some compatible servers omit the event type of an error.
                 None if frame.raw_field("error").is_some_and(is_non_empty_json_value) => {
                     provider_error()
                 }
-                None => Ok(StreamEventEffect::Ignored),
+                None => Ok(EventEffect::Ignored),
             }
         })
     }
 
-    fn decode_body(&mut self, body_text: &str, sink: &dyn DeltaSink) -> Result<(), DecodeError> {
-        let malformed_body_error =
-            || DecodeError::Malformed("the body is neither a stream nor a message".to_owned());
-        let body = LenientObject::parse(body_text).map_err(|_| malformed_body_error())?;
+    fn decode_body(&mut self, body_text: &str) -> Decoded {
+        let malformed = || DecodeError::malformed("the body is neither a stream nor a message");
+        let body = LenientObject::parse(body_text).map_err(|_| malformed())?;
         let content = body.list_field("content");
         let is_bare_error =
             content.is_none() && body.raw_field("error").is_some_and(is_non_empty_json_value);
         if is_bare_error || body.string_field("type").as_deref() == Some("error") {
             return Err(DecodeError::ProviderError(body_text.to_owned()));
         }
-        for block in content.ok_or_else(malformed_body_error)? {
-            self.push_block(block.get(), sink)?;
+        for block in content.ok_or_else(malformed)? {
+            self.push_block(block.get())?;
         }
         if let Some(usage) = body.raw_field("usage") {
             self.counts.update_from_usage(&USAGE, usage.get());
@@ -203,11 +175,36 @@ impl StreamEventDecoder for StreamDecoder {
         Ok(())
     }
 
+    fn take_new_text(&mut self) -> String {
+        std::mem::take(&mut self.new_text)
+    }
+
     fn token_counts(&self) -> TokenCounts {
         self.counts
     }
 
     fn received_byte_count(&self) -> u64 {
         self.bytes
+    }
+
+    fn into_decoded_reply(self, api_label: &str) -> DecodedReply {
+        let blocks = self.blocks.into_iter().map(BlockBuilder::into_content_block);
+        let (reply, has_calls) = build_reply(api_label, blocks);
+        let stop = stop_reason(self.stop_reason.as_deref(), has_calls);
+        DecodedReply { stop, reply, model: self.model }
+    }
+}
+
+/// Maps the provider's stop reason to a `StopReason`. A full context window counts as a token
+/// limit, and a reply that ends at a stop sequence counts as complete.
+fn stop_reason(provider_reason: Option<&str>, has_calls: bool) -> StopReason {
+    match provider_reason {
+        Some("end_turn" | "stop_sequence") | None if has_calls => StopReason::ToolUse,
+        Some("end_turn" | "stop_sequence") | None => StopReason::EndTurn,
+        Some("tool_use") => StopReason::ToolUse,
+        Some("max_tokens" | "model_context_window_exceeded") => StopReason::MaxTokens,
+        Some("pause_turn") => StopReason::PauseTurn,
+        Some("refusal") => StopReason::Refusal,
+        Some(other) => StopReason::Other(other.to_owned()),
     }
 }

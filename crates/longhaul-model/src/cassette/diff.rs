@@ -8,13 +8,12 @@ const LINES_MAX: usize = 4;
 /// Maximum number of characters shown of a differing line.
 const LINE_CHARS_MAX: usize = 160;
 
+/// Result of a comparison. The error describes the first difference.
+type Compared = Result<(), String>;
+
 /// Compares the messages of a request with the recorded messages. The first `skipped` messages are
 /// not compared again, because earlier turns have compared them.
-pub(super) fn compare_messages(
-    skipped: usize,
-    recorded: &[&str],
-    current: &[String],
-) -> Result<(), String> {
+pub(super) fn compare_messages(skipped: usize, recorded: &[&str], current: &[String]) -> Compared {
     for (index, pair) in recorded.iter().zip(current).enumerate() {
         compare_json(&format!("message {}", skipped + index + 1), pair.0, pair.1)?;
     }
@@ -37,7 +36,7 @@ pub(super) fn compare_messages(
 
 /// Compares two JSON texts after formatting them on several lines. The error describes the first
 /// difference.
-pub(super) fn compare_json(text_name: &str, recorded: &str, current: &str) -> Result<(), String> {
+pub(super) fn compare_json(text_name: &str, recorded: &str, current: &str) -> Compared {
     match recorded == current {
         true => Ok(()),
         false => compare_texts(text_name, &pretty_json(recorded), &pretty_json(current)),
@@ -45,7 +44,7 @@ pub(super) fn compare_json(text_name: &str, recorded: &str, current: &str) -> Re
 }
 
 /// Compares two texts line by line. The error describes the first difference.
-pub(super) fn compare_texts(text_name: &str, recorded: &str, current: &str) -> Result<(), String> {
+pub(super) fn compare_texts(text_name: &str, recorded: &str, current: &str) -> Compared {
     if recorded == current {
         return Ok(());
     }

@@ -1,4 +1,5 @@
-//! File format of a cassette: a header line, then one JSON line per exchange.
+//! File format of a cassette: a header, then one JSON record per exchange. Longhaul writes each on
+//! a line of its own.
 //!
 //! A request is stored as its difference from the previous request.
 
@@ -9,14 +10,15 @@ use longhaul_core::failure::Failure;
 use longhaul_core::port::model::{ModelRequest, ModelResponse};
 use longhaul_core::raw::{RawJson, StoredText};
 use serde::{Deserialize, Serialize};
+use serde_json::Deserializer;
 
-/// Version of the cassette file format, stored in the header line.
+/// Version of the cassette file format, stored in the header.
 const FORMAT_VERSION: u32 = 1;
 
 /// Maximum size of a cassette in bytes.
 const BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// First line of a cassette file: the format version, the run, its agent and the start of the
+/// First record of a cassette file: the format version, the run, its agent and the start of the
 /// recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CassetteHeader {
@@ -132,9 +134,9 @@ pub enum CassetteError {
     Invalid {
         /// Path of the file.
         path: String,
-        /// Number of the invalid line, from 1.
+        /// Number of the line on which the invalid record starts, from 1.
         line: usize,
-        /// Description of what is wrong with the line.
+        /// Description of what is wrong with the record.
         reason: String,
     },
 }
@@ -147,38 +149,47 @@ pub struct Cassette {
 }
 
 impl Cassette {
-    /// Loads a cassette from a file. An incomplete last line is ignored, because the recording
-    /// process may have died while writing it.
+    /// Loads a cassette from a file. A record may have line breaks, as after an edit by hand. An
+    /// incomplete last record is ignored, because the recording process may have died while writing
+    /// it.
     pub fn load(path: &Path) -> Result<Self, CassetteError> {
         let bytes = read_cassette_file(path)?;
-        let mut lines = (1..).zip(bytes.split_inclusive(|byte| *byte == b'\n'));
-        let (_, header_line) = lines.next().unwrap_or((1, b""));
-        let header: CassetteHeader = serde_json::from_slice(header_line).map_err(|error| {
-            let reason = format!("the line is not a cassette header: {error}");
-            CassetteError::invalid_line(path, 1, reason)
+        let mut records = Deserializer::from_slice(&bytes);
+        let header = CassetteHeader::deserialize(&mut records).map_err(|error| {
+            CassetteError::invalid(path, 1, format!("this is not a cassette header: {error}"))
         })?;
         if header.cassette != FORMAT_VERSION {
             let format = header.cassette;
             let reason = format!(
                 "the file has format {format}, but this build supports format {FORMAT_VERSION}"
             );
-            return Err(CassetteError::invalid_line(path, 1, reason));
+            return Err(CassetteError::invalid(path, 1, reason));
         }
+        let last_line = next_line(&bytes, bytes.len());
+        let mut records = records.into_iter::<RecordedExchange>();
         let mut exchanges: Vec<RecordedExchange> = Vec::new();
         let mut messages = 0;
-        for (number, line) in lines {
-            let invalid_line = |reason| Err(CassetteError::invalid_line(path, number, reason));
-            let exchange: RecordedExchange = match serde_json::from_slice(line) {
-                Ok(exchange) => exchange,
-                Err(_) if !line.ends_with(b"\n") => break,
-                Err(error) => {
-                    return invalid_line(format!("the line is not a recorded exchange: {error}"));
+        loop {
+            let start = records.byte_offset();
+            let invalid =
+                |reason| Err(CassetteError::invalid(path, next_line(&bytes, start), reason));
+            let exchange = match records.next() {
+                Some(Ok(exchange)) => exchange,
+                // The file ends within this record.
+                Some(Err(error))
+                    if error.line() == last_line || error.is_eof() && !bytes.ends_with(b"\n") =>
+                {
+                    break;
                 }
+                Some(Err(error)) => {
+                    return invalid(format!("this is not a recorded exchange: {error}"));
+                }
+                None => break,
             };
             if let Some(request) = &exchange.request {
                 let reused = request.reused_messages;
                 if reused > messages {
-                    return invalid_line(format!(
+                    return invalid(format!(
                         "the request reuses {reused} messages, but the previous request has {messages}"
                     ));
                 }
@@ -209,10 +220,16 @@ impl Cassette {
 }
 
 impl CassetteError {
-    fn invalid_line(path: &Path, line: usize, reason: String) -> Self {
+    fn invalid(path: &Path, line: usize, reason: String) -> Self {
         let path = path.display().to_string();
         Self::Invalid { path, line, reason }
     }
+}
+
+/// Returns the number, from 1, of the line on which the first text after this position starts.
+fn next_line(bytes: &[u8], position: usize) -> usize {
+    let blank = bytes[position..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+    1 + bytes[..position + blank].iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// Reads a cassette file of limited size.
@@ -225,12 +242,12 @@ fn read_cassette_file(path: &Path) -> Result<Vec<u8>, CassetteError> {
     let metadata = std::fs::metadata(path).map_err(unreadable_error)?;
     if !metadata.is_file() {
         let reason = "the path is not a regular file".to_owned();
-        return Err(CassetteError::invalid_line(path, 1, reason));
+        return Err(CassetteError::invalid(path, 1, reason));
     }
     let length = metadata.len();
     if length > BYTES_MAX {
         let reason = format!("the file has {length} bytes, but at most {BYTES_MAX} are allowed");
-        return Err(CassetteError::invalid_line(path, 1, reason));
+        return Err(CassetteError::invalid(path, 1, reason));
     }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable_error)?;

@@ -77,7 +77,7 @@ impl CassetteRecorder {
         let mut state = self.lock();
         let (temp_path, mut file) =
             state.pending_file.take().ok_or(std::io::ErrorKind::NotFound)?;
-        file.write_all(redacted_json_line(header, &self.redactor)?.as_bytes())?;
+        file.write_all(json_line(header, &self.redactor)?.as_bytes())?;
         state.recording =
             Some(ActiveRecording { run, temp_path, path: path.to_owned(), file, previous: None });
         Ok(())
@@ -115,7 +115,7 @@ impl CassetteRecorder {
             request: Some(RecordedRequest::from_request(request, recording.previous.as_ref())),
             response,
         };
-        let write_result = redacted_json_line(&exchange, &self.redactor)
+        let write_result = json_line(&exchange, &self.redactor)
             .and_then(|line| recording.file.write_all(line.as_bytes()));
         recording.previous = Some(request.clone());
         match write_result {
@@ -171,10 +171,7 @@ fn create_private_file(path: &Path) -> std::io::Result<File> {
     options.open(path)
 }
 
-fn redacted_json_line(
-    value: &impl serde::Serialize,
-    redactor: &Redactor,
-) -> std::io::Result<String> {
+fn json_line(value: &impl serde::Serialize, redactor: &Redactor) -> std::io::Result<String> {
     let mut line = redactor.redact_json_strings(&serde_json::to_string(value)?);
     line.push('\n');
     Ok(line)

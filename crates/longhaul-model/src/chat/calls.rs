@@ -9,7 +9,7 @@ use longhaul_core::message::ToolCall;
 use longhaul_core::raw::RawJson;
 use serde_json::value::RawValue;
 
-use crate::decode_error::DecodeError;
+use crate::decode_error::{DecodeError, Decoded};
 use crate::json_object::{JsonObject, StreamedFieldFragments};
 use crate::lenient_json::{
     check_tool_call_count, is_non_empty_json_value, parse_lenient_u64, parse_tool_arguments,
@@ -36,7 +36,6 @@ struct PartialToolCall {
     input: Option<RawJson>,
     /// Arguments of the tool call as JSON text, collected from fragments.
     json: String,
-    fields: JsonObject,
     deferred: StreamedFieldFragments,
 }
 
@@ -53,19 +52,14 @@ struct ToolCallFragment {
 impl ToolCallsBuilder {
     /// Applies a JSON list of tool calls, from a delta or from a complete message. In a complete
     /// message every entry is a new call. Returns the number of bytes received.
-    pub(super) fn apply_tool_calls(
-        &mut self,
-        calls_json: &str,
-        is_complete: bool,
-    ) -> Result<u64, DecodeError> {
+    pub(super) fn apply_tool_calls(&mut self, calls_json: &str, is_complete: bool) -> Decoded<u64> {
         let calls_json = match calls_json.starts_with('{') {
             // Some servers send a single call instead of a list.
             true => format!("[{calls_json}]"),
             false => calls_json.to_owned(),
         };
-        let pieces: Vec<&RawValue> = serde_json::from_str(&calls_json).map_err(|error| {
-            DecodeError::Malformed(format!("a reply has invalid tool calls: {error}"))
-        })?;
+        let pieces: Vec<&RawValue> = serde_json::from_str(&calls_json)
+            .map_err(DecodeError::invalid_json("a reply has invalid tool calls"))?;
         let mut bytes = 0;
         for fragment in pieces.into_iter().filter(|fragment| is_non_empty_json_value(fragment)) {
             let fragment = ToolCallFragment::parse(fragment.get())?;
@@ -76,16 +70,12 @@ impl ToolCallsBuilder {
 
     /// Applies the field `function_call` of an older version of the API, which allows one call per
     /// reply. Returns the number of bytes received.
-    pub(super) fn apply_function_call(&mut self, function_json: &str) -> Result<u64, DecodeError> {
+    pub(super) fn apply_function_call(&mut self, function_json: &str) -> Decoded<u64> {
         let index = format!(r#"{{"index":0,"function":{function_json}}}"#);
         self.apply_fragment(ToolCallFragment::parse(&index)?, false)
     }
 
-    fn apply_fragment(
-        &mut self,
-        fragment: ToolCallFragment,
-        is_complete: bool,
-    ) -> Result<u64, DecodeError> {
+    fn apply_fragment(&mut self, fragment: ToolCallFragment, is_complete: bool) -> Decoded<u64> {
         let found = match is_complete {
             true => None,
             false => self.find_call_position(&fragment),
@@ -126,16 +116,14 @@ impl ToolCallsBuilder {
 }
 
 impl ToolCallFragment {
-    fn parse(fragment_json: &str) -> Result<Self, DecodeError> {
-        let malformed_error =
-            |problem: &str| DecodeError::Malformed(format!("a tool call {problem}"));
-        let mut rest =
-            JsonObject::parse(fragment_json).ok_or_else(|| malformed_error("is not an object"))?;
-        let function = rest.take_field("function").filter(is_not_null);
+    fn parse(fragment_json: &str) -> Decoded<Self> {
+        let mut rest = JsonObject::parse(fragment_json)
+            .ok_or_else(|| DecodeError::malformed("a tool call is not an object"))?;
         // Some servers omit the object around name and arguments.
-        let mut function = match function {
-            Some(function) => JsonObject::parse(function.as_str())
-                .ok_or_else(|| malformed_error("has a function that is not an object"))?,
+        let mut function = match rest.take_field("function").filter(is_not_null) {
+            Some(function) => JsonObject::parse(function.as_str()).ok_or_else(|| {
+                DecodeError::malformed("a tool call has a function that is not an object")
+            })?,
             None => JsonObject::default(),
         };
         let mut take_from_either = |name: &str| {
@@ -192,7 +180,7 @@ impl PartialToolCall {
     }
 
     fn into_tool_call(self) -> ToolCall {
-        let mut fields = self.fields;
+        let mut fields = JsonObject::default();
         self.deferred.merge_into(&mut fields);
         ToolCall {
             id: self.id,

@@ -64,15 +64,12 @@ impl ServerQuirks {
     pub fn from_names(quirk_names: &[String]) -> Result<Self, String> {
         let mut all = Self::default();
         for quirk in quirk_names {
-            let entry = FLAGS.iter().find(|(name, _)| name == quirk);
-            let (_, flag) = entry.ok_or_else(|| unknown_quirk_message(quirk))?;
+            let Some((_, flag)) = FLAGS.iter().find(|(name, _)| name == quirk) else {
+                let names: Vec<&str> = FLAGS.iter().map(|(name, _)| *name).collect();
+                return Err(suggest::unknown_name_message("quirk", quirk, &names));
+            };
             *flag(&mut all) = true;
         }
         Ok(all)
     }
-}
-
-fn unknown_quirk_message(quirk: &str) -> String {
-    let names: Vec<&str> = FLAGS.iter().map(|(name, _)| *name).collect();
-    suggest::unknown_name_message("quirk", quirk, &names)
 }

@@ -9,104 +9,78 @@ use crate::error_mapping::error_body::ErrorBody;
 /// Maximum number of characters of an error message that are searched for known phrases.
 const SEARCHED_CHARS_MAX: usize = 2_000;
 
-/// Error names, as providers write them in `type` and in `code`, with their failure classes.
-const ERROR_NAMES: &[(&str, FailureClass)] = &[
-    ("rate_limit_error", FailureClass::RateLimit),
-    ("rate_limit_exceeded", FailureClass::RateLimit),
-    ("rate_limit_reached_error", FailureClass::RateLimit),
-    ("too_many_requests", FailureClass::RateLimit),
-    ("overloaded_error", FailureClass::Overloaded),
-    ("engine_overloaded_error", FailureClass::Overloaded),
-    ("server_overloaded", FailureClass::Overloaded),
-    ("server_is_overloaded", FailureClass::Overloaded),
-    ("slow_down", FailureClass::Overloaded),
-    ("unavailable_error", FailureClass::Overloaded),
-    ("timeout_error", FailureClass::Timeout),
-    ("vector_store_timeout", FailureClass::Timeout),
-    ("api_error", FailureClass::Server),
-    ("server_error", FailureClass::Server),
-    ("internal_server_error", FailureClass::Server),
-    ("context_length_exceeded", FailureClass::ContextOverflow),
-    ("exceed_context_size_error", FailureClass::ContextOverflow),
-    ("request_too_large", FailureClass::ContextOverflow),
-    ("authentication_error", FailureClass::Auth),
-    ("invalid_authentication_error", FailureClass::Auth),
-    ("incorrect_api_key_error", FailureClass::Auth),
-    ("permission_error", FailureClass::Auth),
-    ("permission_denied_error", FailureClass::Auth),
-    ("invalid_api_key", FailureClass::Auth),
-    ("billing_error", FailureClass::Quota),
-    ("insufficient_quota", FailureClass::Quota),
-    ("exceeded_current_quota_error", FailureClass::Quota),
-    ("billing_hard_limit_reached", FailureClass::Quota),
-    ("content_filter", FailureClass::Refused),
-    ("content_policy_violation", FailureClass::Refused),
-    ("image_content_policy_violation", FailureClass::Refused),
-    // The topic of the prompt is rejected, not its format.
-    ("invalid_prompt", FailureClass::Refused),
-    ("bio_policy", FailureClass::Refused),
-    ("cyber_policy", FailureClass::Refused),
-    ("not_found_error", FailureClass::InvalidRequest),
-    ("resource_not_found_error", FailureClass::InvalidRequest),
-    ("model_not_found", FailureClass::InvalidRequest),
-    ("not_supported_error", FailureClass::InvalidRequest),
-    ("invalid_request_error", FailureClass::InvalidRequest),
-    ("unknown_parameter", FailureClass::InvalidRequest),
-    ("unsupported_parameter", FailureClass::InvalidRequest),
-    ("unsupported_value", FailureClass::InvalidRequest),
-    ("invalid_value", FailureClass::InvalidRequest),
-    ("data_residency_mismatch", FailureClass::InvalidRequest),
-    ("invalid_image", FailureClass::InvalidRequest),
-    ("invalid_image_format", FailureClass::InvalidRequest),
-    ("invalid_base64_image", FailureClass::InvalidRequest),
-    ("invalid_image_url", FailureClass::InvalidRequest),
-    ("invalid_image_mode", FailureClass::InvalidRequest),
-    ("image_too_large", FailureClass::InvalidRequest),
-    ("image_too_small", FailureClass::InvalidRequest),
-    ("image_parse_error", FailureClass::InvalidRequest),
-    ("image_file_too_large", FailureClass::InvalidRequest),
-    ("image_file_not_found", FailureClass::InvalidRequest),
-    ("unsupported_image_media_type", FailureClass::InvalidRequest),
-    ("empty_image_file", FailureClass::InvalidRequest),
-    ("failed_to_download_image", FailureClass::InvalidRequest),
+/// Error names, as providers write them in `type` and in `code`, by failure class. `invalid_prompt`
+/// means that the topic of the prompt is rejected, not its format.
+const ERROR_NAMES: &[(FailureClass, &str)] = &[
+    (
+        FailureClass::RateLimit,
+        "rate_limit_error rate_limit_exceeded rate_limit_reached_error too_many_requests",
+    ),
+    (
+        FailureClass::Overloaded,
+        "overloaded_error engine_overloaded_error server_overloaded server_is_overloaded \
+         slow_down unavailable_error",
+    ),
+    (FailureClass::Timeout, "timeout_error vector_store_timeout"),
+    (FailureClass::Server, "api_error server_error internal_server_error"),
+    (
+        FailureClass::ContextOverflow,
+        "context_length_exceeded exceed_context_size_error request_too_large",
+    ),
+    (
+        FailureClass::Auth,
+        "authentication_error invalid_authentication_error incorrect_api_key_error \
+         permission_error permission_denied_error invalid_api_key",
+    ),
+    (
+        FailureClass::Quota,
+        "billing_error insufficient_quota exceeded_current_quota_error \
+         billing_hard_limit_reached",
+    ),
+    (
+        FailureClass::Refused,
+        "content_filter content_policy_violation image_content_policy_violation \
+         invalid_prompt bio_policy cyber_policy",
+    ),
+    (
+        FailureClass::InvalidRequest,
+        "not_found_error resource_not_found_error model_not_found not_supported_error \
+         invalid_request_error unknown_parameter unsupported_parameter unsupported_value \
+         invalid_value data_residency_mismatch invalid_image invalid_image_format \
+         invalid_base64_image invalid_image_url invalid_image_mode image_too_large \
+         image_too_small image_parse_error image_file_too_large image_file_not_found \
+         unsupported_image_media_type empty_image_file failed_to_download_image",
+    ),
 ];
 
-/// Phrases in error messages that are more specific than the error name, with their failure
-/// classes.
-const MESSAGE_PHRASES: &[(&str, FailureClass)] = &[
-    ("prompt is too long", FailureClass::ContextOverflow),
-    ("context length", FailureClass::ContextOverflow),
-    ("context window", FailureClass::ContextOverflow),
-    ("context limit", FailureClass::ContextOverflow),
-    ("context size", FailureClass::ContextOverflow),
-    ("maximum context", FailureClass::ContextOverflow),
-    ("exceeded model token limit", FailureClass::ContextOverflow),
-    // The request alone exceeds the tokens allowed per minute: waiting does not help.
-    ("tokens must be reduced in order to run", FailureClass::ContextOverflow),
-    ("token length too long", FailureClass::ContextOverflow),
-    ("input token count", FailureClass::ContextOverflow),
-    ("maximum prompt length", FailureClass::ContextOverflow),
-    ("reduce the length of the", FailureClass::ContextOverflow),
-    ("credit balance", FailureClass::Quota),
-    ("insufficient credits", FailureClass::Quota),
-    ("requires more credits", FailureClass::Quota),
-    ("usage limits", FailureClass::Quota),
-    ("limit for this billing cycle", FailureClass::Quota),
-    ("exceeded your current quota", FailureClass::Quota),
-    ("insufficient balance", FailureClass::Quota),
-    ("content filtering policy", FailureClass::Refused),
-    ("content policy", FailureClass::Refused),
-    ("considered high risk", FailureClass::Refused),
-    ("your input was flagged", FailureClass::Refused),
-    ("currently overloaded", FailureClass::Overloaded),
+/// Phrases in error messages that are more specific than the error name, by failure class. "Tokens
+/// must be reduced" means that the request alone exceeds the tokens per minute: waiting doesn't help.
+const MESSAGE_PHRASES: &[(FailureClass, &str)] = &[
+    (
+        FailureClass::ContextOverflow,
+        "prompt is too long|context length|context window|context limit|context size|\
+         maximum context|exceeded model token limit|tokens must be reduced in order to run|\
+         token length too long|input token count|maximum prompt length|\
+         reduce the length of the",
+    ),
+    (
+        FailureClass::Quota,
+        "credit balance|insufficient credits|requires more credits|usage limits|\
+         limit for this billing cycle|exceeded your current quota|insufficient balance",
+    ),
+    (
+        FailureClass::Refused,
+        "content filtering policy|content policy|considered high risk|your input was flagged",
+    ),
+    (FailureClass::Overloaded, "currently overloaded"),
 ];
 
 /// Returns the failure class of an error body with this HTTP status.
 pub(super) fn failure_class(error: &ErrorBody, status: u16) -> FailureClass {
     let class_of_name = |name: &Option<String>| {
         let name = name.as_deref()?;
-        let row = ERROR_NAMES.iter().find(|(error_name, _)| *error_name == name);
-        row.map(|(_, class)| *class)
+        let row = ERROR_NAMES.iter().find(|(_, names)| names.split(' ').any(|known| known == name));
+        row.map(|(class, _)| *class)
     };
     let class = class_of_name(&error.code).or_else(|| class_of_name(&error.kind));
     let class = match class {
@@ -139,8 +113,9 @@ pub(super) fn failure_class(error: &ErrorBody, status: u16) -> FailureClass {
 fn class_from_message(message: &str) -> Option<FailureClass> {
     let message: String = message.chars().take(SEARCHED_CHARS_MAX).collect();
     let message = message.to_lowercase();
-    let row = MESSAGE_PHRASES.iter().find(|(phrase, _)| message.contains(phrase));
-    row.map(|(_, class)| *class)
+    let has_phrase = |phrases: &str| phrases.split('|').any(|phrase| message.contains(phrase));
+    let row = MESSAGE_PHRASES.iter().find(|(_, phrases)| has_phrase(phrases));
+    row.map(|(class, _)| *class)
 }
 
 const fn class_from_status(status: u16) -> FailureClass {

@@ -37,9 +37,11 @@ impl ErrorBody {
         }
     }
 
-    /// Returns the most specific name of the error: the error code, or else the error type.
-    pub(super) fn error_name(&self) -> Option<&str> {
-        self.code.as_deref().or(self.kind.as_deref())
+    /// Returns the most specific name of the error, the error code or else the error type, in
+    /// parentheses.
+    pub(super) fn name_suffix(&self) -> String {
+        let name = self.code.as_deref().or(self.kind.as_deref());
+        name.map_or(String::new(), |name| format!(" ({name})"))
     }
 
     fn from_text(message: &str) -> Self {

@@ -2,13 +2,16 @@
 //!
 //! Invariant: requests to this machine or to a private network never go through a proxy.
 
-use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use longhaul_core::net;
 use reqwest::{Client, Url};
+use tower_layer::Layer;
+use tower_service::Service;
 
-use crate::http::conn_counter::ConnectionCounter;
 use crate::http::error::{HttpError, root_cause_message};
 
 /// Idle time after which a pooled connection is closed. Most servers close idle connections after a
@@ -60,6 +63,47 @@ pub(super) fn build_client(
         _ => client.build(),
     };
     client.map_err(|error| HttpError::ClientSetup(root_cause_message(&error)))
+}
+
+/// Counter of the connections that a client has opened, to detect whether a request was sent on a
+/// reused connection. Cheap to clone; clones share the count.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ConnectionCounter(Arc<AtomicU64>);
+
+impl ConnectionCounter {
+    pub(super) fn total_connections(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl<S> Layer<S> for ConnectionCounter {
+    type Service = CountingConnector<S>;
+
+    fn layer(&self, inner: S) -> CountingConnector<S> {
+        CountingConnector { inner, counter: self.clone() }
+    }
+}
+
+/// A connector that counts the connections it opens.
+#[derive(Debug, Clone)]
+pub(super) struct CountingConnector<S> {
+    inner: S,
+    counter: ConnectionCounter,
+}
+
+impl<S: Service<R>, R> Service<R> for CountingConnector<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, destination: R) -> S::Future {
+        self.counter.0.fetch_add(1, Ordering::SeqCst);
+        self.inner.call(destination)
+    }
 }
 
 #[cfg(test)]

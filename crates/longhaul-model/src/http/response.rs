@@ -27,7 +27,7 @@ const STREAM_PREFIXES: &[&[u8]] = &[b"data:", b"event:", b"id:", b"retry:", b":"
 
 /// A response whose body is read with a limited size and within a limited time.
 #[derive(Debug)]
-pub(crate) struct SizeLimitedResponse {
+pub(crate) struct LimitedResponse {
     response: Response,
     limits: HttpLimits,
     bytes_read: usize,
@@ -35,7 +35,7 @@ pub(crate) struct SizeLimitedResponse {
     peeked: Option<Bytes>,
 }
 
-impl SizeLimitedResponse {
+impl LimitedResponse {
     pub(super) const fn new(response: Response, limits: HttpLimits) -> Self {
         Self { response, limits, bytes_read: 0, peeked: None }
     }

@@ -4,8 +4,7 @@
 
 use serde_json::json;
 
-use crate::mock::api_kind::ApiKind;
-use crate::mock::response::MockResponse;
+use crate::mock::response::{ApiKind, MockResponse};
 
 /// Delay in milliseconds that a client is asked to wait before a retry: long enough to be noticed,
 /// short enough for tests.

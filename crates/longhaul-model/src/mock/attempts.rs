@@ -23,23 +23,18 @@ struct FailedAttemptCounts {
 
 impl FailedAttemptCounter {
     /// Returns the number of the current attempt at a request, from 1. The script makes the first
-    /// `failure_count` attempts fail. Failures are counted up to that number, so that every later
+    /// `failures` attempts fail. Failures are counted up to that number, so that every later
     /// attempt succeeds.
-    pub(crate) fn next_attempt_number(
-        &self,
-        script_name: &str,
-        request_hash: Hash,
-        failure_count: u32,
-    ) -> u32 {
+    pub(crate) fn next_attempt(&self, script: &str, request: Hash, failures: u32) -> u32 {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let FailedAttemptCounts { failed, order } = &mut *state;
-        let key: Key = (script_name.into(), request_hash);
+        let key: Key = (script.into(), request);
         if let Some(count) = failed.get_mut(&key) {
             let attempt = count.saturating_add(1);
-            *count = attempt.min(failure_count);
+            *count = attempt.min(failures);
             return attempt;
         }
-        if failure_count == 0 {
+        if failures == 0 {
             return 1;
         }
         if order.len() >= REQUESTS_MAX

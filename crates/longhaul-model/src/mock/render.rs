@@ -8,8 +8,8 @@ mod responses;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::mock::api_kind::ApiKind;
 use crate::mock::mock_reply::MockReply;
+use crate::mock::response::ApiKind;
 
 /// Error message that simulates an overloaded provider.
 pub(crate) const OVERLOADED_MESSAGE: &str = "Overloaded";

@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::mock::api_error::ApiError;
-use crate::mock::api_kind::ApiKind;
 use crate::mock::reply_ids::turn_from_response_id;
+use crate::mock::response::ApiKind;
 
 /// A request to the mock provider, parsed into a provider-neutral form.
 #[derive(Debug, Default)]
@@ -35,6 +35,8 @@ pub(crate) struct ParsedRequest<'a> {
     /// Request fields that the Responses API repeats in its response.
     pub(crate) echo: BTreeMap<String, &'a RawValue>,
 }
+
+type Content<'a> = Vec<ContentPart<'a>>;
 
 /// Body of a request in the format of any API.
 #[derive(Deserialize)]
@@ -285,7 +287,7 @@ impl Conversation {
     }
 
     /// Adds the parts of a user message. In the Messages API, tool results are among them.
-    fn add_user_parts(&mut self, content: Vec<ContentPart<'_>>) -> Result<(), String> {
+    fn add_user_parts(&mut self, content: Content<'_>) -> Result<(), String> {
         let (results, others): (Vec<_>, Vec<_>) =
             content.into_iter().partition(|part| part.kind == "tool_result");
         let only_results = !results.is_empty() && others.is_empty();
@@ -298,7 +300,7 @@ impl Conversation {
         Ok(())
     }
 
-    fn add_user_message(&mut self, content: Vec<ContentPart<'_>>) {
+    fn add_user_message(&mut self, content: Content<'_>) {
         self.flush();
         self.messages.push(Arc::new(Message::User(message_parts(content))));
     }
@@ -314,7 +316,7 @@ impl Conversation {
     }
 
     /// Adds a tool result. Consecutive results become one message.
-    fn add_tool_result(&mut self, content: Vec<ContentPart<'_>>) {
+    fn add_tool_result(&mut self, content: Content<'_>) {
         if !matches!(self.pending, PendingMessage::Results(_)) {
             self.flush();
             self.pending = PendingMessage::Results(Vec::new());
@@ -342,10 +344,7 @@ impl Conversation {
 
 /// Parses the value of a `content` field: a text or a list of parts. A missing value has no parts.
 /// The error message names the given path of the field in the request.
-fn parse_content<'a>(
-    raw: Option<&'a RawValue>,
-    field_path: &str,
-) -> Result<Vec<ContentPart<'a>>, String> {
+fn parse_content<'a>(raw: Option<&'a RawValue>, field_path: &str) -> Result<Content<'a>, String> {
     let Some(raw) = raw else {
         return Ok(Vec::new());
     };
@@ -367,7 +366,7 @@ fn parse_content<'a>(
 
 /// Converts content to the parts of a user message or a tool result. Scripts have no use for parts
 /// of other types than text and images.
-fn message_parts(content: Vec<ContentPart<'_>>) -> Vec<Part> {
+fn message_parts(content: Content<'_>) -> Vec<Part> {
     let part = |part: ContentPart<'_>| match (part.text, &*part.kind) {
         (Some(text), _) => Some(Part::Text(text.into())),
         (None, "image" | "image_url" | "input_image") => Some(Part::Image(ImageRef {
@@ -379,7 +378,7 @@ fn message_parts(content: Vec<ContentPart<'_>>) -> Vec<Part> {
     content.into_iter().filter_map(part).collect()
 }
 
-fn joined_text(content: Vec<ContentPart<'_>>) -> String {
+fn joined_text(content: Content<'_>) -> String {
     content.into_iter().filter_map(|part| part.text).collect()
 }
 

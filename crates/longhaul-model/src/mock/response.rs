@@ -3,7 +3,26 @@
 use bytes::Bytes;
 use longhaul_core::time::Millis;
 
-use crate::mock::api_kind::ApiKind;
+/// API that a request to the mock provider uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApiKind {
+    /// The Messages API of Anthropic.
+    Messages,
+    /// The Responses API of OpenAI.
+    Responses,
+    /// The Chat Completions API of OpenAI.
+    Chat,
+}
+
+impl ApiKind {
+    /// Returns the name of the response header with the request ID.
+    pub(crate) const fn request_id_header(self) -> &'static str {
+        match self {
+            Self::Messages => "request-id",
+            Self::Responses | Self::Chat => "x-request-id",
+        }
+    }
+}
 
 /// HTTP response of the mock provider. The HTTP server that asked for it sends it to its client.
 #[derive(Debug, Clone)]

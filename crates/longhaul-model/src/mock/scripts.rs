@@ -15,11 +15,7 @@ const NAME_BYTES_MAX: usize = 128;
 /// A source that the mock provider loads its scripts (prepared replies) from.
 pub trait ScriptSource: Send + Sync + fmt::Debug {
     /// Returns the script with this name. The caller has checked that the name is valid.
-    fn find_script(
-        &self,
-        script_name: &str,
-        now: Timestamp,
-    ) -> Result<Arc<Script>, ScriptLookupError>;
+    fn find_script(&self, name: &str, now: Timestamp) -> Result<Arc<Script>, ScriptLookupError>;
 
     /// Returns the names of all scripts, sorted.
     fn script_names(&self) -> Vec<String>;

@@ -33,12 +33,8 @@ pub enum ApiFormat {
 impl ApiFormat {
     /// Parses the name of an API format. `None` means that the name is unknown.
     pub fn from_name(api_format_name: &str) -> Option<Self> {
-        match api_format_name {
-            "anthropic" => Some(Self::Anthropic),
-            "responses" => Some(Self::Responses),
-            "chat" => Some(Self::Chat),
-            _ => None,
-        }
+        let all = [Self::Anthropic, Self::Responses, Self::Chat];
+        all.into_iter().find(|api| api.as_str() == api_format_name)
     }
 
     /// Returns the name of the API format.

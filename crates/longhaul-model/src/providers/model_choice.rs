@@ -52,44 +52,19 @@ pub struct ModelSelector {
     pub prices: PriceTable,
     /// Models by alias. The second text of each pair says where the alias is set.
     pub aliases: BTreeMap<String, (String, String)>,
-    moonshot: MoonshotModels,
+    /// Moonshot models that environment variables set: for conversations, and for runs that an
+    /// `idle_tick` event starts.
+    moonshot_conversation: Option<String>,
+    moonshot_idle: Option<String>,
 }
 
-/// The Moonshot models that environment variables name.
-#[derive(Debug, Clone)]
-struct MoonshotModels {
-    conversation: Option<String>,
-    idle: Option<String>,
-}
-
-impl MoonshotModels {
-    /// Returns the model for runs that an `idle_tick` event starts, and where it is set.
-    fn idle_model<'a>(
-        &self,
-        listed_default: impl FnOnce() -> Option<&'a str>,
-    ) -> Option<(String, String)> {
-        match &self.idle {
-            Some(model) => {
-                Some((full_moonshot_name(model), format!("environment {IDLE_MODEL_VAR}")))
-            }
-            None => Some((full_moonshot_name(listed_default()?), "default".to_owned())),
-        }
-    }
-
-    fn conversation_model<'a>(
-        &self,
-        listed_default: impl FnOnce() -> Option<&'a str>,
-    ) -> Option<String> {
-        match &self.conversation {
-            Some(model) => Some(full_moonshot_name(model)),
-            None => listed_default().map(full_moonshot_name),
-        }
-    }
-}
-
-fn full_moonshot_name(model: &str) -> String {
-    let bare_name = model.strip_prefix("moonshot/").unwrap_or(model);
-    format!("{MOONSHOT_PROVIDER}/{bare_name}")
+/// Returns the full name of a model of this provider: for Moonshot the one that an environment
+/// variable sets, or else the one of the price table.
+fn provider_model(provider: &str, set: Option<&String>, listed: Option<&str>) -> Option<String> {
+    let set = set.filter(|_| provider == MOONSHOT_PROVIDER).map(String::as_str);
+    let prefix = format!("{provider}/");
+    let model = set.or(listed)?;
+    Some(format!("{prefix}{}", model.strip_prefix(&prefix).unwrap_or(model)))
 }
 
 impl ModelSelector {
@@ -101,19 +76,23 @@ impl ModelSelector {
         mut aliases: BTreeMap<String, (String, String)>,
         var: impl Fn(&str) -> Option<String>,
     ) -> Self {
-        let moonshot =
-            MoonshotModels { conversation: var(CONVERSATION_MODEL_VAR), idle: var(IDLE_MODEL_VAR) };
-        let listed_idle_model = || prices.model_for_idle_tick_events(MOONSHOT_PROVIDER);
-        if let Some((model, origin)) = moonshot.idle_model(listed_idle_model) {
+        let (moonshot_conversation, moonshot_idle) =
+            (var(CONVERSATION_MODEL_VAR), var(IDLE_MODEL_VAR));
+        let listed = prices.model_for_idle_tick_events(MOONSHOT_PROVIDER);
+        let origin = match moonshot_idle {
+            Some(_) => format!("environment {IDLE_MODEL_VAR}"),
+            None => "default".to_owned(),
+        };
+        if let Some(model) = provider_model(MOONSHOT_PROVIDER, moonshot_idle.as_ref(), listed) {
             aliases.entry(IDLE_ALIAS.to_owned()).or_insert((model, origin));
         }
-        Self { providers, prices, aliases, moonshot }
+        Self { providers, prices, aliases, moonshot_conversation, moonshot_idle }
     }
 
     /// Returns the model that the environment sets for runs that an `idle_tick` event (the agent
     /// has nothing else to do) starts. It overrides the model in the agent's file.
     pub fn idle_tick_model_override(&self) -> Option<String> {
-        self.moonshot.idle_model(|| None).map(|(model, _)| model)
+        provider_model(MOONSHOT_PROVIDER, self.moonshot_idle.as_ref(), None)
     }
 
     /// Returns a provider's model for runs that an `idle_tick` event (the agent has nothing else to
@@ -122,11 +101,8 @@ impl ModelSelector {
     pub fn idle_tick_model_of_same_provider(&self, model_name: Option<&str>) -> Option<String> {
         let choice = self.choose_model(model_name, |_| None).ok()?;
         let (provider, _) = choice.name.split_once('/')?;
-        let listed_idle_model = || self.prices.model_for_idle_tick_events(provider);
-        if provider == MOONSHOT_PROVIDER {
-            return self.moonshot.idle_model(listed_idle_model).map(|(model, _)| model);
-        }
-        listed_idle_model().map(|model| format!("{provider}/{model}"))
+        let listed = self.prices.model_for_idle_tick_events(provider);
+        provider_model(provider, self.moonshot_idle.as_ref(), listed)
     }
 
     /// Selects a model. `ollama` returns the first model of a running Ollama server; it is called
@@ -139,15 +115,13 @@ impl ModelSelector {
         model_name: Option<&str>,
         ollama: impl FnOnce(&Provider) -> Option<String>,
     ) -> Result<ModelChoice, String> {
-        if let Some(model_name) = model_name.filter(|model_name| *model_name != DEFAULT_ALIAS) {
-            let name = self.resolve_model_name(model_name)?;
-            let reason = ModelChoiceReason::Named;
-            return Ok(ModelChoice { name, reason });
-        }
-        if let Some((_, origin)) = self.aliases.get(DEFAULT_ALIAS) {
-            let name = self.resolve_model_name(DEFAULT_ALIAS)?;
-            let reason = ModelChoiceReason::Default(origin.clone());
-            return Ok(ModelChoice { name, reason });
+        let name = model_name.unwrap_or(DEFAULT_ALIAS);
+        let reason = match self.aliases.get(DEFAULT_ALIAS) {
+            _ if name != DEFAULT_ALIAS => Some(ModelChoiceReason::Named),
+            alias => alias.map(|(_, origin)| ModelChoiceReason::Default(origin.clone())),
+        };
+        if let Some(reason) = reason {
+            return Ok(ModelChoice { name: self.resolve_model_name(name)?, reason });
         }
         if let Some(choice) = self.choose_model_by_api_key() {
             return Ok(choice);
@@ -177,11 +151,8 @@ impl ModelSelector {
 
     /// Returns the default model of a provider as `provider/model`. `None` means that it has none.
     pub fn default_model(&self, provider_name: &str) -> Option<String> {
-        let listed_default_model = || self.prices.default_model(provider_name);
-        if provider_name == MOONSHOT_PROVIDER {
-            return self.moonshot.conversation_model(listed_default_model);
-        }
-        listed_default_model().map(|model| format!("{provider_name}/{model}"))
+        let listed = self.prices.default_model(provider_name);
+        provider_model(provider_name, self.moonshot_conversation.as_ref(), listed)
     }
 
     /// Resolves a model name or alias to `provider/model`. An alias must refer to a model; only

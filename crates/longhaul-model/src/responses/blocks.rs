@@ -7,16 +7,16 @@ use longhaul_core::raw::RawJson;
 
 use crate::json_object::JsonObject;
 use crate::lenient_json::parse_tool_arguments;
-use crate::responses::wire::FragmentKind;
+use crate::responses::wire::TextKind;
 
 /// Returns the user-visible text of a content part and whether it is text or a refusal. `None`
 /// means that the part has no such text.
-pub(super) fn parse_text_part(part_json: &str) -> Option<(FragmentKind, String)> {
+pub(super) fn parse_text_part(part_json: &str) -> Option<(TextKind, String)> {
     let mut fields = JsonObject::parse(part_json)?;
     let kind = fields.take_string_field("type")?;
     let piece = match kind.as_str() {
-        "output_text" => FragmentKind::Text,
-        "refusal" => FragmentKind::Refusal,
+        "output_text" => TextKind::Text,
+        "refusal" => TextKind::Refusal,
         _ => return None,
     };
     Some((piece, fields.take_string_field(text_field_name(&kind))?))

@@ -1,21 +1,19 @@
 //! Builder for one item of a streamed reply.
 //!
-//! Invariant: no text is emitted twice.
+//! Invariant: no text is returned as new text twice.
 
 use std::collections::BTreeMap;
 
 use longhaul_core::message::{Block, ThinkingBlock};
-use longhaul_core::port::model::DeltaSink;
 use longhaul_core::raw::RawJson;
 
-use crate::exchange::emit_non_empty_text;
 use crate::json_object::JsonObject;
 use crate::responses::blocks::{output_item_to_blocks, parse_content_parts, parse_text_part};
-use crate::responses::wire::FragmentKind;
+use crate::responses::wire::TextKind;
 
 /// Builder of an output item. The item may still receive fragments.
 #[derive(Debug, Default)]
-pub(super) struct OutputItemBuilder {
+pub(super) struct ItemBuilder {
     /// Index of the item in the output of the response.
     pub(super) index: u64,
     /// JSON of the item. `None` means that only fragments of the item have been received.
@@ -29,18 +27,19 @@ pub(super) struct OutputItemBuilder {
     /// Arguments of a tool call as JSON text, collected from fragments. Empty for other items.
     arguments: String,
     /// User-visible reasoning texts, by kind (summary or reasoning) and index.
-    reasoning: BTreeMap<(FragmentKind, u64), String>,
+    reasoning: BTreeMap<(TextKind, u64), String>,
+    /// User-visible text that was decoded, but not yet taken.
+    pub(super) new_text: String,
 }
 
-/// A content part of a message item: text or a refusal. All of its text has been passed to the
-/// `DeltaSink`, which receives streamed text.
+/// A content part of a message item: text or a refusal.
 #[derive(Debug, Default)]
 struct TextPart {
     is_refusal: bool,
     text: String,
 }
 
-impl OutputItemBuilder {
+impl ItemBuilder {
     /// Creates an item of which only the output index is known.
     pub(super) fn from_output_index(index: u64) -> Self {
         Self { index, ..Self::default() }
@@ -79,27 +78,23 @@ impl OutputItemBuilder {
     }
 
     /// Whether a fragment of this kind can belong to this item.
-    pub(super) fn accepts_fragment(&self, kind: FragmentKind) -> bool {
+    pub(super) fn accepts_fragment(&self, kind: TextKind) -> bool {
         let item_type = match kind {
-            FragmentKind::Text | FragmentKind::Refusal => "message",
-            FragmentKind::Arguments => "function_call",
-            FragmentKind::Summary | FragmentKind::Reasoning => "reasoning",
+            TextKind::Text | TextKind::Refusal => "message",
+            TextKind::Arguments => "function_call",
+            TextKind::Summary | TextKind::Reasoning => "reasoning",
         };
         self.item.is_none() || self.kind == item_type
     }
 
-    /// Handles the incomplete item of a start event.
-    pub(super) fn start(&mut self, item: RawJson, sink: &dyn DeltaSink) {
-        self.update(item, sink);
-    }
-
     /// Handles the complete item, which replaces all fragments.
-    pub(super) fn complete(&mut self, item: RawJson, sink: &dyn DeltaSink) {
-        self.update(item, sink);
+    pub(super) fn complete(&mut self, item: RawJson) {
+        self.start(item);
         self.is_complete = true;
     }
 
-    fn update(&mut self, item: RawJson, sink: &dyn DeltaSink) {
+    /// Handles the incomplete item of a start event.
+    pub(super) fn start(&mut self, item: RawJson) {
         let mut fields = JsonObject::parse(item.as_str()).unwrap_or_default();
         let kind = fields.take_string_field("type").unwrap_or_default();
         if kind == "message" {
@@ -107,14 +102,14 @@ impl OutputItemBuilder {
                 fields.take_field("content").and_then(|content| parse_content_parts(&content));
             for (index, part) in (0..).zip(parts.unwrap_or_default()) {
                 if let Some((piece, text)) = parse_text_part(part.as_str()) {
-                    self.replace_part_fragments((piece, index), text, sink);
+                    self.replace_part((piece, index), text);
                 }
             }
         }
         if kind == "function_call"
             && let Some(arguments) = fields.take_string_field("arguments")
         {
-            self.replace_part_fragments((FragmentKind::Arguments, 0), arguments, sink);
+            self.replace_part((TextKind::Arguments, 0), arguments);
         }
         self.item = Some(item);
         self.kind = kind;
@@ -122,50 +117,40 @@ impl OutputItemBuilder {
 
     /// Appends a text fragment to a part of the item. `part_key` is the kind and the index of the
     /// part.
-    pub(super) fn append_fragment(
-        &mut self,
-        part_key: (FragmentKind, u64),
-        text: &str,
-        sink: &dyn DeltaSink,
-    ) {
+    pub(super) fn append_fragment(&mut self, part_key: (TextKind, u64), text: &str) {
         let (piece, index) = part_key;
         match piece {
-            FragmentKind::Text | FragmentKind::Refusal => {
+            TextKind::Text | TextKind::Refusal => {
                 let part = self.parts.entry(index).or_default();
-                part.is_refusal = piece == FragmentKind::Refusal;
+                part.is_refusal = piece == TextKind::Refusal;
                 part.text.push_str(text);
-                emit_non_empty_text(text, sink);
+                self.new_text.push_str(text);
             }
-            FragmentKind::Arguments => self.arguments.push_str(text),
-            FragmentKind::Summary | FragmentKind::Reasoning => {
+            TextKind::Arguments => self.arguments.push_str(text),
+            TextKind::Summary | TextKind::Reasoning => {
                 self.reasoning.entry(part_key).or_default().push_str(text);
             }
         }
     }
 
-    /// Replaces the fragments of a part by its full text and passes the new text to the sink. An
-    /// empty text is ignored: then the fragments received so far are the full text.
-    pub(super) fn replace_part_fragments(
-        &mut self,
-        part_key: (FragmentKind, u64),
-        full_text: String,
-        sink: &dyn DeltaSink,
-    ) {
+    /// Replaces the fragments of a part by its full text. An empty text is ignored: then the
+    /// fragments received so far are the full text.
+    pub(super) fn replace_part(&mut self, part_key: (TextKind, u64), full_text: String) {
         let (piece, index) = part_key;
         if full_text.is_empty() {
             return;
         }
         match piece {
-            FragmentKind::Text | FragmentKind::Refusal => {
+            TextKind::Text | TextKind::Refusal => {
                 let part = self.parts.entry(index).or_default();
-                part.is_refusal = piece == FragmentKind::Refusal;
+                part.is_refusal = piece == TextKind::Refusal;
                 if let Some(rest) = full_text.strip_prefix(&*part.text) {
-                    emit_non_empty_text(rest, sink);
+                    self.new_text.push_str(rest);
                 }
                 part.text = full_text;
             }
-            FragmentKind::Arguments => self.arguments = full_text,
-            FragmentKind::Summary | FragmentKind::Reasoning => {
+            TextKind::Arguments => self.arguments = full_text,
+            TextKind::Summary | TextKind::Reasoning => {
                 _ = self.reasoning.insert(part_key, full_text);
             }
         }
@@ -183,14 +168,14 @@ impl OutputItemBuilder {
 
     /// Returns the user-visible reasoning: the summary, or else the reasoning text.
     fn reasoning_text(&self) -> String {
-        let join_texts = |kind: FragmentKind| {
+        let join_texts = |kind: TextKind| {
             let texts = self.reasoning.iter();
             let texts = texts.filter(|((piece, _), _)| *piece == kind);
             let texts: Vec<&str> = texts.map(|(_, text)| &**text).collect();
             texts.join("\n\n")
         };
-        match join_texts(FragmentKind::Summary) {
-            summary if summary.is_empty() => join_texts(FragmentKind::Reasoning),
+        match join_texts(TextKind::Summary) {
+            summary if summary.is_empty() => join_texts(TextKind::Reasoning),
             summary => summary,
         }
     }

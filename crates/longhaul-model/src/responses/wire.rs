@@ -1,19 +1,8 @@
-//! Constants and event types of the Responses API, and the mapping of its stop reasons.
+//! Token counts and event types of the Responses API, and the mapping of its stop reasons.
 
 use longhaul_core::message::StopReason;
-use longhaul_core::raw::RawJson;
 
 use crate::token_counts::UsageJsonPaths;
-
-/// The Responses API of one provider.
-#[derive(Debug)]
-pub(super) struct ResponsesApi {
-    /// Value of the field `include` in requests. `None` means that the field is not sent.
-    pub(super) include: Option<RawJson>,
-    /// Label of this API and its provider, such as `responses:openai`, which is stored with each
-    /// reply.
-    pub(super) label: String,
-}
 
 /// JSON paths of the token counts in the `usage` object of a response.
 pub(super) const USAGE: UsageJsonPaths = UsageJsonPaths {
@@ -26,15 +15,9 @@ pub(super) const USAGE: UsageJsonPaths = UsageJsonPaths {
     input_includes_cache: true,
 };
 
-/// Maximum number of characters of a tool name in a request.
-pub(super) const NAME_MAX: usize = 128;
-
-/// Name of the Responses API, part of the label that is stored with each reply.
-pub(super) const API_NAME: &str = "responses";
-
 /// Kind of text that a fragment of an output item belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum FragmentKind {
+pub(super) enum TextKind {
     Text,
     Refusal,
     Arguments,
@@ -42,7 +25,7 @@ pub(super) enum FragmentKind {
     Reasoning,
 }
 
-impl FragmentKind {
+impl TextKind {
     /// Returns the kind of fragment that an event of this type contains, and whether the event
     /// contains the full text instead of a fragment. `None` means that the event contains no
     /// fragment.

@@ -59,39 +59,22 @@ impl TemplateRenderer {
         Some(format!("the variable `{name}` is unknown; available: `{}`", NAMES.join("` and `")))
     }
 
-    pub(crate) fn render_text(
-        &self,
-        source: &str,
-        values: &TemplateVariables<'_>,
-    ) -> Result<String, String> {
+    pub(crate) fn render_text(&self, source: &str, values: &Values<'_>) -> Result<String, String> {
         if !contains_template(source) {
             return Ok(source.to_owned());
         }
-        let syntax = self.0.syntax().clone();
-        match render_within_limits(
-            source,
-            values.used_values(source),
-            syntax,
-            (&LIMITS, format_template_value),
-        ) {
-            Ok(text) => Ok(text),
-            Err(error) => {
-                let missing = values.missing_variables_hint(source);
-                Err(format!(
-                    "{} in `{}`{missing}",
-                    template_error_text(&error),
-                    template_excerpt(source)
-                ))
-            }
-        }
+        let (syntax, used) = (self.0.syntax().clone(), values.used_values(source));
+        let text = render_within_limits(source, used, syntax, (&LIMITS, format_template_value));
+        text.map_err(|error| {
+            let (problem, missing) =
+                (template_error_text(&error), values.missing_variables_hint(source));
+            let excerpt: String = source.chars().take(EXCERPT_CHARS_MAX).collect();
+            format!("{problem} in `{excerpt}`{missing}")
+        })
     }
 
     /// Renders the templates in all strings of a JSON value. Object keys are not rendered.
-    pub(crate) fn render_json(
-        &self,
-        source: &Value,
-        values: &TemplateVariables<'_>,
-    ) -> Result<Value, String> {
+    pub(crate) fn render_json(&self, source: &Value, values: &Values<'_>) -> Result<Value, String> {
         Ok(match source {
             Value::Null | Value::Bool(_) | Value::Number(_) => source.clone(),
             Value::String(text) => Value::String(self.render_text(text, values)?),
@@ -129,9 +112,9 @@ pub(crate) fn find_template_strings(value: &Value) -> Vec<&str> {
 /// Source of the variables for templates. A variable is computed only if a template uses it,
 /// because finding the input means searching the whole conversation.
 #[derive(Debug)]
-pub(crate) struct TemplateVariables<'a>(pub(crate) &'a ModelRequest);
+pub(crate) struct Values<'a>(pub(crate) &'a ModelRequest);
 
-impl TemplateVariables<'_> {
+impl Values<'_> {
     fn run_input_value(&self) -> Option<Value> {
         let messages = &self.0.messages;
         let user_text = |message: &Arc<Message>| match &**message {
@@ -220,11 +203,6 @@ fn format_template_value(value: &minijinja::Value) -> Result<String, Error> {
             Error::new(ErrorKind::BadSerialization, message).with_source(error)
         }),
     }
-}
-
-/// Returns the start of a template, to identify the template in a message.
-fn template_excerpt(template_source: &str) -> String {
-    template_source.chars().take(EXCERPT_CHARS_MAX).collect()
 }
 
 fn template_error_text(error: &Error) -> String {

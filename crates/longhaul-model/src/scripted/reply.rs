@@ -10,7 +10,7 @@ use longhaul_core::port::model::{CostEstimate, ModelRequest};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::{ModelPricing, Price, Usage};
 
-use crate::scripted::render::{TemplateRenderer, TemplateVariables};
+use crate::scripted::render::{TemplateRenderer, Values};
 use crate::scripted::script::{
     ScriptedArguments, ScriptedFailure, ScriptedReply, ScriptedToolCall,
 };
@@ -50,7 +50,7 @@ pub(crate) fn render_reply(
     request: &ModelRequest,
     renderer: &TemplateRenderer,
 ) -> Result<Reply, String> {
-    let values = TemplateVariables(request);
+    let values = Values(request);
     let text = line.text.as_deref().map(|text| renderer.render_text(text, &values));
     let text = text.transpose()?.filter(|text| !text.is_empty());
     let text_block = text.map(Block::from_text);
@@ -68,7 +68,7 @@ pub(crate) fn render_reply(
 
 fn render_call_arguments(
     call: &ScriptedToolCall,
-    values: &TemplateVariables<'_>,
+    values: &Values<'_>,
     renderer: &TemplateRenderer,
 ) -> Result<RawJson, String> {
     match &call.input {

@@ -192,16 +192,13 @@ async fn truncated_and_invalid_cassettes_are_distinguished() {
     }
     let lines: Vec<&str> = cassette_text.lines().collect();
     for (text, expected) in [
-        ("".to_owned(), "line 1: the line is not a cassette header"),
-        ("{}\n".to_owned(), "line 1: the line is not a cassette header"),
+        ("".to_owned(), "line 1: this is not a cassette header"),
+        ("{}\n".to_owned(), "line 1: this is not a cassette header"),
         (
             cassette_text.replacen("\"cassette\":1", "\"cassette\":2", 1),
             "line 1: the file has format 2, but this build supports format 1",
         ),
-        (
-            format!("{}\nno\n{}\n", lines[0], lines[1]),
-            "line 2: the line is not a recorded exchange",
-        ),
+        (format!("{}\nno\n{}\n", lines[0], lines[1]), "line 2: this is not a recorded exchange"),
         (
             cassette_text.replacen(
                 "\"reused_messages\":0",
@@ -223,6 +220,32 @@ async fn truncated_and_invalid_cassettes_are_distinguished() {
         let error = Cassette::load(no_file).unwrap_err().to_string();
         assert!(error.contains("not a regular file"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn a_cassette_with_line_breaks_in_its_records_is_replayed() {
+    let fixture = Fixture::new();
+    let recorded_responses = fixture.record().await;
+    let recorded = std::fs::read_to_string(fixture.path()).unwrap();
+    let pretty = recorded.lines().map(|line| {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        serde_json::to_string_pretty(&record).unwrap() + "\r\n\n"
+    });
+    let pretty: String = pretty.collect();
+    let path = fixture.folder.path().join("pretty.jsonl");
+    std::fs::write(&path, &pretty).unwrap();
+    let model = cassette_model(&path);
+    let last = model.generate(&requests()[2], &TextSink::default()).await.unwrap();
+    assert_eq!(last.reply, recorded_responses[1].reply);
+    // An error names the line on which the record starts and the line of the error.
+    let second_record = pretty.find("\n\n").map(|end| pretty[..end].lines().count() + 2).unwrap();
+    std::fs::write(&path, pretty.replacen("\"turn\"", "\"torn\"", 1)).unwrap();
+    let error = Cassette::load(&path).unwrap_err().to_string();
+    let expected = format!("line {second_record}: this is not a recorded exchange: missing field");
+    assert!(error.contains(&expected), "{error}");
+    // The recording process may have died while writing the last record.
+    std::fs::write(&path, pretty.trim_end().trim_end_matches('}')).unwrap();
+    assert_eq!(Cassette::load(&path).unwrap().last_recorded_turn(), 2);
 }
 
 #[tokio::test]
