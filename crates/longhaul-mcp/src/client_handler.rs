@@ -15,14 +15,14 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleClient};
 use serde_json::Value;
 
-use crate::observe::ObservedConnectionState;
+use crate::observe::Observations;
 
 /// Maximum number of characters that are recorded of a server's question.
 const QUESTION_CHARS_MAX: usize = 200;
 
 /// Answers the requests of an MCP server.
 #[derive(Debug)]
-pub(super) struct McpClientHandler(pub(super) Arc<ObservedConnectionState>);
+pub(super) struct McpClientHandler(pub(super) Arc<Observations>);
 
 impl ClientHandler for McpClientHandler {
     fn get_info(&self) -> ClientConfig {

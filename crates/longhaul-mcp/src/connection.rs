@@ -13,25 +13,24 @@ use rmcp::model::{
     ClientRequest, ListToolsRequest, PaginatedRequestParams, RequestId, ServerResult,
     SubscriptionFilter,
 };
-use rmcp::service::{PeerRequestOptions, RunningService};
+use rmcp::service::PeerRequestOptions;
 use rmcp::{Peer, RoleClient, ServiceError};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::client_handler::McpClientHandler;
 use crate::error::McpError;
-use crate::exit::ServerExitRecord;
+use crate::exit::ExitRecord;
 use crate::handshake::{
-    HandshakeMode, HttpRejection, ServerInfo, http_rejection, http_to_request_error,
-    perform_handshake, server_info, server_start_error,
+    HandshakeMode, HttpRejection, McpService, ServerInfo, http_rejection, http_to_request_error,
+    perform_handshake, server_info, start_error,
 };
 use crate::http;
 use crate::http_auth::HttpTransportError;
 use crate::http_client::{RequestError, RequiredCredentials};
 use crate::listing::{TOOLS_MAX, ToolListing};
-use crate::observe::{ObservedConnectionState, ProgressSink};
+use crate::observe::{Observations, ProgressSink};
 use crate::spec::{ServerSpec, ServerTransport, is_valid_server_name};
 use crate::stdio::StdioTransport;
 
@@ -79,6 +78,9 @@ pub(super) enum ServerRequestError {
     },
 }
 
+/// The answer to a request, or why there is none.
+type RequestResult<T> = Result<T, ServerRequestError>;
+
 impl ServerRequestError {
     /// Creates the error of a request that may have taken effect.
     const fn disconnected(reason: String, can_retry: bool) -> Self {
@@ -95,10 +97,9 @@ impl ServerRequestError {
 pub(super) struct McpConnection {
     spec: ServerSpec,
     peer: Peer<RoleClient>,
-    service: Mutex<Option<RunningService<RoleClient, McpClientHandler>>>,
-    exit: Arc<ServerExitRecord>,
-    observations: Arc<ObservedConnectionState>,
-    server_info: ServerInfo,
+    service: Mutex<Option<McpService>>,
+    exit: Arc<ExitRecord>,
+    observations: Arc<Observations>,
     /// The cached tool list. The number says how often the server had reported a change of its tool
     /// list when the list was requested.
     listing: tokio::sync::Mutex<Option<(u64, Arc<ToolListing>)>>,
@@ -113,10 +114,7 @@ pub(super) struct McpConnection {
 
 impl McpConnection {
     /// Starts a server or connects to it, and performs the handshake.
-    pub(super) async fn connect_to_server(
-        spec: &ServerSpec,
-        mode: HandshakeMode,
-    ) -> Result<Self, McpError> {
+    pub(super) async fn connect(spec: &ServerSpec, mode: HandshakeMode) -> Result<Self, McpError> {
         let config = |reason: String| McpError::Config {
             server: spec.name.chars().take(64).collect(),
             reason,
@@ -125,9 +123,9 @@ impl McpConnection {
             let reason = "the server name must be 1 to 64 letters, digits, `_`, `-` or `.`";
             return Err(config(reason.to_owned()));
         }
-        let exit = Arc::new(ServerExitRecord::new(&spec.transport.secret_values()));
-        let observations = Arc::new(ObservedConnectionState::default());
-        let start_error = |error: &RequestError| server_start_error(spec, &exit, error);
+        let exit = Arc::new(ExitRecord::new(&spec.transport.secret_values()));
+        let observations = Arc::new(Observations::default());
+        let start_error = |error: &RequestError| start_error(spec, &exit, error);
         let service = match &spec.transport {
             ServerTransport::Stdio { .. } => {
                 let transport = StdioTransport::start(&spec.transport, &observations, &exit);
@@ -141,24 +139,15 @@ impl McpConnection {
             }
         };
         let service = service.map_err(|error| start_error(&error))?;
-        Ok(Self::from_running_service(spec, service, (observations, exit)))
-    }
-
-    fn from_running_service(
-        spec: &ServerSpec,
-        service: RunningService<RoleClient, McpClientHandler>,
-        (observations, exit): (Arc<ObservedConnectionState>, Arc<ServerExitRecord>),
-    ) -> Self {
         let peer = service.peer().clone();
         let (abandoned, queue) = mpsc::channel(CANCELLATIONS_MAX);
         let mut background_tasks = JoinSet::new();
-        background_tasks.spawn(cancel_abandoned_requests(peer.clone(), queue));
+        background_tasks.spawn(cancel_abandoned(peer.clone(), queue));
         if needs_tool_list_subscription(&peer) {
             background_tasks.spawn(subscribe_to_tool_list_changes(peer.clone()));
         }
-        Self {
+        Ok(Self {
             spec: spec.clone(),
-            server_info: server_info(&peer, &exit),
             peer,
             service: Mutex::new(Some(service)),
             exit,
@@ -168,22 +157,17 @@ impl McpConnection {
             consecutive_timeouts: AtomicU32::new(0),
             consecutive_rejections: AtomicU32::new(0),
             background_tasks: Mutex::new(background_tasks),
-        }
+        })
     }
 
     /// Returns what the server reports about itself.
-    pub(super) const fn server_info(&self) -> &ServerInfo {
-        &self.server_info
+    pub(super) fn server_info(&self) -> ServerInfo {
+        server_info(&self.peer, &self.exit)
     }
 
-    /// Returns the handshake mode (newer protocol first, or legacy only) to use for the next
-    /// connection.
-    pub(super) fn handshake_mode(&self) -> HandshakeMode {
-        let info = self.peer.peer_info();
-        match info.is_some_and(|info| info.protocol_version.has_initialize()) {
-            true => HandshakeMode::Legacy,
-            false => HandshakeMode::Auto,
-        }
+    /// Returns whether the server uses a revision of the protocol with the legacy handshake.
+    pub(super) fn uses_legacy_protocol(&self) -> bool {
+        self.peer.peer_info().is_some_and(|info| info.protocol_version.has_initialize())
     }
 
     /// Returns why the connection can't be used any more. `None` if the connection is usable.
@@ -196,7 +180,7 @@ impl McpConnection {
     }
 
     /// Returns the tool list of the server. It is cached until the server reports a change.
-    pub(super) async fn tool_listing(&self) -> Result<Arc<ToolListing>, ServerRequestError> {
+    pub(super) async fn tool_listing(&self) -> RequestResult<Arc<ToolListing>> {
         let mut cached = self.listing.lock().await;
         let changes = self.observations.tool_list_change_count();
         if let Some((cached_changes, listing)) = &*cached
@@ -219,7 +203,7 @@ impl McpConnection {
         Ok(listing)
     }
 
-    async fn fetch_tool_listing(&self) -> Result<ToolListing, ServerRequestError> {
+    async fn fetch_tool_listing(&self) -> RequestResult<ToolListing> {
         let mut listing = ToolListing::default();
         let mut cursor: Option<String> = None;
         for _ in 0..PAGES_MAX {
@@ -251,17 +235,14 @@ impl McpConnection {
         &self,
         params: CallToolRequestParams,
         progress: &Arc<dyn Progress>,
-    ) -> Result<Value, ServerRequestError> {
+    ) -> RequestResult<Value> {
         let mut request = CallToolRequest::new(params);
         request.extensions.insert(ProgressSink(Arc::clone(progress)));
         self.request_json(ClientRequest::CallToolRequest(request)).await
     }
 
     /// Sends a request and returns the response as JSON. Dropping the future cancels the request.
-    pub(super) async fn request_json(
-        &self,
-        request: ClientRequest,
-    ) -> Result<Value, ServerRequestError> {
+    pub(super) async fn request_json(&self, request: ClientRequest) -> RequestResult<Value> {
         let answer = self.send_request(request).await?;
         serde_json::to_value(answer).map_err(|error| {
             ServerRequestError::disconnected(
@@ -276,10 +257,7 @@ impl McpConnection {
         self.exit.sanitize_server_text(text)
     }
 
-    async fn send_request(
-        &self,
-        request: ClientRequest,
-    ) -> Result<ServerResult, ServerRequestError> {
+    async fn send_request(&self, request: ClientRequest) -> RequestResult<ServerResult> {
         let options = PeerRequestOptions::no_options();
         let is_list_request = matches!(request, ClientRequest::ListToolsRequest(_));
         let pending = self.peer.send_cancellable_request(request, options).await;
@@ -386,7 +364,7 @@ impl McpConnection {
         drop(self.take_service());
     }
 
-    fn take_service(&self) -> Option<RunningService<RoleClient, McpClientHandler>> {
+    fn take_service(&self) -> Option<McpService> {
         self.service.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -417,10 +395,7 @@ impl Drop for PendingRequest {
 }
 
 /// Sends the server a cancellation for each abandoned request.
-async fn cancel_abandoned_requests(
-    peer: Peer<RoleClient>,
-    mut abandoned: mpsc::Receiver<RequestId>,
-) {
+async fn cancel_abandoned(peer: Peer<RoleClient>, mut abandoned: mpsc::Receiver<RequestId>) {
     while let Some(id) = abandoned.recv().await {
         let params = CancelledNotificationParam::new(Some(id), Some("no longer needed".to_owned()));
         let notification = CancelledNotification::new(params);

@@ -21,7 +21,7 @@ const REASON_CHARS_MAX: usize = 600;
 
 /// Records why a server is gone. Only the first recorded reason is kept.
 #[derive(Debug, Default)]
-pub(super) struct ServerExitRecord {
+pub(super) struct ExitRecord {
     reason: Mutex<Option<ServerExitReason>>,
     stderr: Mutex<StderrTail>,
     redactor: Redactor,
@@ -48,7 +48,7 @@ pub(super) struct ServerExitReason {
     pub(super) is_violation: bool,
 }
 
-impl ServerExitRecord {
+impl ExitRecord {
     pub(super) fn new(secrets_to_redact: &[String]) -> Self {
         let placeholders = secrets_to_redact.iter().map(|secret| ("***".to_owned(), &**secret));
         Self {
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_first_exit_reason_is_kept_and_redacted() {
-        let exit = ServerExitRecord::new(&["hunter2hunter".into()]);
+        let exit = ExitRecord::new(&["hunter2hunter".into()]);
         exit.append_stderr(b"starting\nbad key hunter2hunter\n\n");
         exit.record_exit("it said hunter2hunter\nand left.");
         exit.record_limit_violation("later");
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn tokens_in_server_output_are_redacted() {
         crate::auth::redaction::register_token("t0ken-that-is-repeated");
-        let exit = ServerExitRecord::default();
+        let exit = ExitRecord::default();
         exit.record_exit("bad: t0ken-that-is-repeated dDBrZW4tdGhhdC1pcy1yZXBlYXRlZA");
         let reason = exit.reason().unwrap().reason;
         assert_eq!(reason, "bad: {{secret:mcp-login}} {{secret:mcp-login}}");
@@ -172,7 +172,7 @@ mod tests {
         let secret = "hunter2hunter";
         // For every position of the truncation and of the end of a chunk.
         for extra in 0..=2 * secret.len() {
-            let exit = ServerExitRecord::new(&[secret.into(), "abc".into()]);
+            let exit = ExitRecord::new(&[secret.into(), "abc".into()]);
             exit.append_stderr(secret.as_bytes());
             exit.append_stderr(secret.as_bytes());
             exit.append_stderr(&vec![b' '; TAIL_BYTES_MAX - secret.len() + extra]);
@@ -180,7 +180,7 @@ mod tests {
             assert!(!text.contains("unt"), "{extra}: {text}");
         }
         for end in PARTIAL_BYTES_MIN..=secret.len() {
-            let exit = ServerExitRecord::new(&[secret.into()]);
+            let exit = ExitRecord::new(&[secret.into()]);
             exit.append_stderr(b"the key is ");
             exit.append_stderr(&secret.as_bytes()[..end]);
             let text = exit.last_stderr_line().unwrap();
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn only_the_tail_of_stderr_is_kept() {
-        let exit = ServerExitRecord::default();
+        let exit = ExitRecord::default();
         for _ in 0..100 {
             exit.append_stderr(&[b'x'; 1_000]);
         }

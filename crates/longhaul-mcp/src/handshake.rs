@@ -1,7 +1,6 @@
 //! The handshake with a server, the server's identity, and errors of handshakes and requests.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rmcp::model::ProtocolVersion;
@@ -12,10 +11,10 @@ use tokio::time::timeout;
 
 use crate::client_handler::McpClientHandler;
 use crate::error::McpError;
-use crate::exit::ServerExitRecord;
+use crate::exit::ExitRecord;
 use crate::http_auth::HttpTransportError;
 use crate::http_client::{RequestError, RequiredCredentials};
-use crate::observe::{ObservedConnectionState, ObservedTransport};
+use crate::observe::{Observations, ObservedTransport};
 use crate::spec::{ServerSpec, ServerTransport, redacted_url};
 
 /// Timeout for starting a server and for its handshake. A server that has to be downloaded first
@@ -34,25 +33,6 @@ pub(super) enum HandshakeMode {
     Legacy,
 }
 
-/// Whether a server is known to need the legacy handshake, so that the newer one is not tried again
-/// in this process. Cheap to clone; clones share state.
-#[derive(Debug, Clone, Default)]
-pub(super) struct HandshakeModeCache(Arc<AtomicBool>);
-
-impl HandshakeModeCache {
-    /// Returns `Legacy` if the server is known to need the legacy handshake, otherwise `None`.
-    pub(super) fn get(&self) -> Option<HandshakeMode> {
-        let is_older = self.0.load(Ordering::Acquire);
-        is_older.then_some(HandshakeMode::Legacy)
-    }
-
-    /// Stores the mode of a successful handshake. `None`, after a failed handshake, clears the
-    /// stored mode, because the server may have been replaced.
-    pub(super) fn set(&self, mode: Option<HandshakeMode>) {
-        self.0.store(mode == Some(HandshakeMode::Legacy), Ordering::Release);
-    }
-}
-
 /// Name and version that a server reports about itself.
 #[derive(Debug, Clone)]
 pub(super) struct ServerInfo {
@@ -62,7 +42,7 @@ pub(super) struct ServerInfo {
 }
 
 /// Returns the name and version that a server reports about itself, redacted and truncated.
-pub(super) fn server_info(peer: &Peer<RoleClient>, exit: &ServerExitRecord) -> ServerInfo {
+pub(super) fn server_info(peer: &Peer<RoleClient>, exit: &ExitRecord) -> ServerInfo {
     let info = peer.peer_info();
     let server = info.as_ref().and_then(|info| info.server_info.as_ref());
     let protocol = info.as_ref().map(|info| info.protocol_version.as_str());
@@ -74,12 +54,15 @@ pub(super) fn server_info(peer: &Peer<RoleClient>, exit: &ServerExitRecord) -> S
     }
 }
 
+/// The SDK's client of one server.
+pub(super) type McpService = RunningService<RoleClient, McpClientHandler>;
+
 /// Performs the handshake with a server.
 pub(super) async fn perform_handshake<T: Transport<RoleClient> + 'static>(
     transport: T,
     mode: HandshakeMode,
-    (observations, exit): (&Arc<ObservedConnectionState>, &Arc<ServerExitRecord>),
-) -> Result<RunningService<RoleClient, McpClientHandler>, RequestError> {
+    (observations, exit): (&Arc<Observations>, &Arc<ExitRecord>),
+) -> Result<McpService, RequestError> {
     let mode = match mode {
         HandshakeMode::Auto => ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -88,7 +71,8 @@ pub(super) async fn perform_handshake<T: Transport<RoleClient> + 'static>(
         HandshakeMode::Legacy => ClientLifecycleMode::Initialize,
     };
     let handler = McpClientHandler(Arc::clone(observations));
-    let transport = ObservedTransport::new(transport, Arc::clone(observations), Arc::clone(exit));
+    let (observations, exit) = (Arc::clone(observations), Arc::clone(exit));
+    let transport = ObservedTransport { inner: transport, observations, exit };
     // Boxed because the future is large and is part of every call that may start a server.
     let handshake = Box::pin(serve_client_with_lifecycle(handler, transport, mode));
     match timeout(HANDSHAKE_TIMEOUT, handshake).await {
@@ -172,11 +156,7 @@ pub(super) fn http_rejection(error: &ServiceError) -> Option<HttpRejection> {
 const KEY_REQUIRED: &str = "the server requires a valid key";
 
 /// Creates the error for a server that could not be started, with a hint for the user.
-pub(super) fn server_start_error(
-    spec: &ServerSpec,
-    exit: &ServerExitRecord,
-    error: &RequestError,
-) -> McpError {
+pub(super) fn start_error(spec: &ServerSpec, exit: &ExitRecord, error: &RequestError) -> McpError {
     let server = spec.name.clone();
     if let RequiredCredentials::Login { is_transient } = error.required_credentials {
         let reason = exit.sanitize_server_text(&error.reason);

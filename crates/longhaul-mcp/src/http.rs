@@ -63,6 +63,8 @@ const RESERVED_HEADERS: [&str; 6] = [
 const SESSION_HEADER: &str = "mcp-session-id";
 const ACCEPTED_TYPES: &str = "text/event-stream, application/json";
 
+type Headers = HashMap<HeaderName, HeaderValue>;
+
 /// Creates the HTTP transport to a server. The error says what is wrong with the server's
 /// configuration.
 pub(super) fn build_transport(
@@ -90,9 +92,7 @@ pub(super) fn build_transport(
     Ok(WorkerTransport::spawn(worker))
 }
 
-fn parse_custom_headers(
-    headers: &BTreeMap<String, String>,
-) -> Result<HashMap<HeaderName, HeaderValue>, String> {
+fn parse_custom_headers(headers: &BTreeMap<String, String>) -> Result<Headers, String> {
     let mut parsed = HashMap::new();
     for (name, value) in headers {
         let escaped: String = name.escape_debug().take(100).collect();
@@ -142,7 +142,7 @@ fn follow_same_origin_redirect(attempt: redirect::Attempt<'_>) -> redirect::Acti
 fn add_session_and_headers(
     mut request: RequestBuilder,
     session: Option<&str>,
-    headers: HashMap<HeaderName, HeaderValue>,
+    headers: Headers,
 ) -> RequestBuilder {
     for (name, value) in headers {
         request = request.header(name, value);
@@ -288,7 +288,7 @@ impl StreamableHttpClient for AuthorizedClient {
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         _: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
+        headers: Headers,
     ) -> Result<StreamableHttpPostResponse, HttpTransportError> {
         let json = serde_json::to_vec(&message)?;
         let request = self.client.post(&*uri).header(ACCEPT, ACCEPTED_TYPES);
@@ -306,7 +306,7 @@ impl StreamableHttpClient for AuthorizedClient {
         uri: Arc<str>,
         session: Arc<str>,
         _: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
+        headers: Headers,
     ) -> Result<(), HttpTransportError> {
         let request = self.client.delete(&*uri);
         let request = add_session_and_headers(request, Some(&session), headers);
@@ -320,7 +320,7 @@ impl StreamableHttpClient for AuthorizedClient {
         session: Option<Arc<str>>,
         last_event: Option<String>,
         _: Option<String>,
-        headers: HashMap<HeaderName, HeaderValue>,
+        headers: Headers,
     ) -> Result<BoxedSseResponse, HttpTransportError> {
         let mut request = self.client.get(&*uri).header(ACCEPT, ACCEPTED_TYPES);
         if let Some(last) = last_event {

@@ -100,10 +100,10 @@ impl AuthorizedClient {
 /// next request uses its result.
 async fn access_token(
     login: &ServerLogin,
-    rejected_token: Option<&str>,
+    rejected: Option<&str>,
     max_wait: Duration,
 ) -> Result<AccessToken, HttpTransportError> {
-    let result = timeout(max_wait, login.access_token(rejected_token)).await;
+    let result = timeout(max_wait, login.access_token(rejected)).await;
     let result = result.unwrap_or_else(|_| {
         let (reason, is_transient) = ("the login is still being refreshed; try again", true);
         Err(RequestError::login_required(reason, is_transient))

@@ -40,7 +40,6 @@ use tokio::time::timeout;
 
 use crate::auth::error::login_command;
 use crate::auth::server_login::ServerLogin;
-use crate::handshake::HandshakeModeCache;
 use crate::http_auth::LOGIN_TIMEOUT_MAX;
 use crate::http_client::RequiredCredentials;
 use crate::reconnect::{ReconnectingServer, ServerSetup};
@@ -136,7 +135,7 @@ impl McpServers {
         let servers = specs.into_iter().map(|spec| {
             let setup = ServerSetup {
                 spec: Arc::new(spec),
-                mode_cache: HandshakeModeCache::default(),
+                needs_legacy_handshake: Arc::default(),
                 clock: Arc::clone(&clock),
                 start_check: start_check.clone(),
             };
@@ -208,7 +207,7 @@ impl McpServers {
             None => (Arc::new(configured.setup.connect_for_check().await?), true),
         };
         let listing = connection.tool_listing().await;
-        let server_info = connection.server_info().clone();
+        let server_info = connection.server_info();
         if is_temporary {
             connection.close().await;
         }

@@ -22,7 +22,7 @@ use rmcp::model::{
 use rmcp::transport::Transport;
 use tokio::sync::Notify;
 
-use crate::exit::ServerExitRecord;
+use crate::exit::ExitRecord;
 
 /// Maximum length of a server's message in bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -50,7 +50,7 @@ pub(super) struct ProgressSink(pub(super) Arc<dyn Progress>);
 
 /// State of a connection to a server, derived from the messages on it.
 #[derive(Debug, Default)]
-pub(super) struct ObservedConnectionState {
+pub(super) struct Observations {
     counts: Mutex<MessageCounts>,
     list_changes: AtomicU64,
     idle_limit_exceeded: Notify,
@@ -78,7 +78,7 @@ struct PendingRequest {
     progress: Option<(ProgressToken, ProgressSink)>,
 }
 
-impl ObservedConnectionState {
+impl Observations {
     fn lock(&self) -> MutexGuard<'_, MessageCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -243,19 +243,9 @@ impl ObservedConnectionState {
 
 /// A transport that updates the observed state of its connection with each message it carries.
 pub(super) struct ObservedTransport<T> {
-    inner: T,
-    observations: Arc<ObservedConnectionState>,
-    exit: Arc<ServerExitRecord>,
-}
-
-impl<T> ObservedTransport<T> {
-    pub(super) const fn new(
-        inner: T,
-        observations: Arc<ObservedConnectionState>,
-        exit: Arc<ServerExitRecord>,
-    ) -> Self {
-        Self { inner, observations, exit }
-    }
+    pub(super) inner: T,
+    pub(super) observations: Arc<Observations>,
+    pub(super) exit: Arc<ExitRecord>,
 }
 
 impl<T: Transport<RoleClient>> Transport<RoleClient> for ObservedTransport<T> {
@@ -374,14 +364,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_that_was_never_sent_gets_no_progress() {
-        let observations = Arc::new(ObservedConnectionState::default());
+        let observations = Arc::new(Observations::default());
         let progress = Arc::new(ProgressRecorder::default());
         for (is_sent, expected) in [(false, Vec::new()), (true, vec!["asked".to_owned()])] {
-            let mut transport = ObservedTransport::new(
-                FakeTransport { sends_succeed: is_sent },
-                Arc::clone(&observations),
-                Arc::default(),
-            );
+            let mut transport = ObservedTransport {
+                inner: FakeTransport { sends_succeed: is_sent },
+                observations: Arc::clone(&observations),
+                exit: Arc::default(),
+            };
             let result = transport.send(tool_call_message(1, &progress)).await;
             assert_eq!(result.is_ok(), is_sent);
             observations.report_question_to_calls("asked");
@@ -391,13 +381,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_is_reported_without_text_if_its_call_is_unknown() {
-        let observations = Arc::new(ObservedConnectionState::default());
+        let observations = Arc::new(Observations::default());
         let recorders: [Arc<ProgressRecorder>; 2] = Default::default();
-        let mut transport = ObservedTransport::new(
-            FakeTransport { sends_succeed: true },
-            Arc::clone(&observations),
-            Arc::default(),
-        );
+        let mut transport = ObservedTransport {
+            inner: FakeTransport { sends_succeed: true },
+            observations: Arc::clone(&observations),
+            exit: Arc::default(),
+        };
         transport.send(tool_call_message(1, &recorders[0])).await.unwrap();
         observations.report_question_to_calls("it asked \"secret?\"");
         assert_eq!(recorders[0].take_messages(), ["it asked \"secret?\""]);

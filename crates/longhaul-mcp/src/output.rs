@@ -28,10 +28,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Converts the response of a server into the result of a call. Images are added to the image sink.
-pub(super) fn parse_tool_output(
-    answer: &Value,
-    sink: &ImageSink,
-) -> Result<ToolOutput, ToolFailure> {
+pub(super) fn parse_output(answer: &Value, sink: &ImageSink) -> Result<ToolOutput, ToolFailure> {
     let blocks = answer["content"].as_array().map_or(&[][..], Vec::as_slice);
     let structured = answer.get("structuredContent");
     let structured = structured
@@ -184,7 +181,7 @@ mod tests {
 
     fn assert_output_text(answer: Value, expected: &str) {
         let sink = ImageSink::default();
-        let rendered = match parse_tool_output(&answer, &sink) {
+        let rendered = match parse_output(&answer, &sink) {
             Ok(output) => output
                 .content
                 .iter()
@@ -281,7 +278,7 @@ mod tests {
         );
         let images = vec![image("R0lGODlhAQABAAAAADs=", "image/gif"); ImageSink::IMAGES_MAX + 1];
         let sink = ImageSink::default();
-        let output = parse_tool_output(&json!({ "content": images }), &sink).unwrap();
+        let output = parse_output(&json!({ "content": images }), &sink).unwrap();
         assert_eq!(sink.drain().len(), ImageSink::IMAGES_MAX);
         assert!(
             matches!(&output.content[8], Part::Text(text) if text.contains("at most 8 images"))
@@ -293,7 +290,7 @@ mod tests {
         let long = "é".repeat(TEXT_BYTES_MAX / 2 + 1);
         let block = json!({ "type": "text", "text": long });
         let answer = json!({ "content": [block.clone(), block] });
-        let output = parse_tool_output(&answer, &ImageSink::default()).unwrap();
+        let output = parse_output(&answer, &ImageSink::default()).unwrap();
         let Part::Text(first) = &output.content[0] else {
             panic!("no text");
         };

@@ -5,6 +5,7 @@
 //! callers stop waiting, and serves the next caller.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul_core::raw::Hash;
@@ -14,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::connection::{McpConnection, ServerRequestError};
 use crate::error::McpError;
-use crate::handshake::{HandshakeMode, HandshakeModeCache};
+use crate::handshake::HandshakeMode;
 use crate::listing::ToolListing;
 use crate::shared_task::SharedTask;
 use crate::spec::{ServerSpec, ServerTransport, StartCheck, redacted_url};
@@ -46,8 +47,9 @@ type ConnectResult = Result<Arc<McpConnection>, McpError>;
 #[derive(Clone)]
 pub(super) struct ServerSetup {
     pub(super) spec: Arc<ServerSpec>,
-    /// Cache of the handshake mode that the server is known to need.
-    pub(super) mode_cache: HandshakeModeCache,
+    /// Whether the last successful handshake was a legacy one. Cleared by a failed handshake,
+    /// because the server may have been replaced.
+    pub(super) needs_legacy_handshake: Arc<AtomicBool>,
     pub(super) clock: Arc<dyn Clock>,
     /// Checks the server before each start. `None` means that it may always be started.
     pub(super) start_check: Option<Arc<dyn StartCheck>>,
@@ -245,7 +247,7 @@ impl ServerConnector {
                 0 => HandshakeMode::Auto,
                 _ => HandshakeMode::Legacy,
             };
-            let mode = self.setup.mode_cache.get().unwrap_or(default_mode);
+            let mode = self.setup.handshake_mode(default_mode);
             state.version = self.check_start()?;
             match self.setup.connect(mode).await {
                 Ok(connection) => {
@@ -305,17 +307,26 @@ impl ServerConnector {
 }
 
 impl ServerSetup {
+    fn handshake_mode(&self, default: HandshakeMode) -> HandshakeMode {
+        match self.needs_legacy_handshake.load(Ordering::Acquire) {
+            true => HandshakeMode::Legacy,
+            false => default,
+        }
+    }
+
     /// Starts the server or connects to it, and remembers the handshake mode that worked.
     async fn connect(&self, mode: HandshakeMode) -> Result<McpConnection, McpError> {
-        let result = McpConnection::connect_to_server(&self.spec, mode).await;
-        self.mode_cache.set(result.as_ref().ok().map(McpConnection::handshake_mode));
+        let result = McpConnection::connect(&self.spec, mode).await;
+        let is_legacy = |connection: &McpConnection| connection.uses_legacy_protocol();
+        let needs_legacy = result.as_ref().is_ok_and(is_legacy);
+        self.needs_legacy_handshake.store(needs_legacy, Ordering::Release);
         result
     }
 
     /// Starts the server for a check. If that fails, the start is tried once more in the other
     /// handshake mode.
     pub(super) async fn connect_for_check(&self) -> Result<McpConnection, McpError> {
-        let mode = self.mode_cache.get().unwrap_or(HandshakeMode::Auto);
+        let mode = self.handshake_mode(HandshakeMode::Auto);
         match self.connect(mode).await {
             Err(error @ McpError::Start { .. }) => {
                 let other_mode = match mode {
@@ -379,7 +390,7 @@ mod tests {
         };
         let server = ReconnectingServer::new(ServerSetup {
             spec: Arc::new(spec),
-            mode_cache: HandshakeModeCache::default(),
+            needs_legacy_handshake: Arc::default(),
             clock: Arc::new(FixedClock),
             start_check: None,
         });

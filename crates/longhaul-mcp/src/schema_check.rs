@@ -39,14 +39,10 @@ pub(super) struct SchemaChecker {
 }
 
 impl SchemaChecker {
-    /// Checks the schema of a tool's input or results; `input_or_results` says which. The error
+    /// Checks the schema of a tool's input or results; `part` says which. The error
     /// says what is wrong with the schema.
-    pub(super) fn check_schema(
-        &mut self,
-        schema: &Value,
-        input_or_results: &str,
-    ) -> Result<(), String> {
-        let problem = |problem: &str| format!("the schema of the {input_or_results} {problem}");
+    pub(super) fn check_schema(&mut self, schema: &Value, part: &str) -> Result<(), String> {
+        let problem = |problem: &str| format!("the schema of the {part} {problem}");
         if schema.to_string().len() > SCHEMA_BYTES_MAX {
             return Err(problem(&format!("is longer than {} KB", SCHEMA_BYTES_MAX / 1024)));
         }
@@ -101,10 +97,7 @@ fn estimated_validation_cost(output_schema: &Value, value: &Value) -> Option<u64
 
 /// Returns how a response violates the protocol or its output schema. `None` means the response is
 /// valid or too expensive to check.
-pub(super) fn output_schema_violation(
-    answer: &Value,
-    output_schema: Option<&Value>,
-) -> Option<String> {
+pub(super) fn output_schema_violation(answer: &Value, schema: Option<&Value>) -> Option<String> {
     match answer.get("content") {
         Some(Value::Array(blocks)) if blocks.iter().all(Value::is_object) => {}
         Some(Value::Array(_)) => {
@@ -114,14 +107,14 @@ pub(super) fn output_schema_violation(
         None => {}
     }
     // A failed call has an error text and needs no structured content.
-    let output_schema = output_schema.filter(|_| answer["isError"] != true)?;
+    let schema = schema.filter(|_| answer["isError"] != true)?;
     let Some(structured) = answer.get("structuredContent") else {
         return Some("`structuredContent` is missing, which the output schema requires".to_owned());
     };
-    if estimated_validation_cost(output_schema, structured)? > WORK_MAX {
+    if estimated_validation_cost(schema, structured)? > WORK_MAX {
         return None;
     }
-    let validator = validation_options().build(output_schema).ok()?;
+    let validator = validation_options().build(schema).ok()?;
     let error = validator.validate(structured).err()?;
     let path = error.instance_path().to_string();
     let path = if path.is_empty() { "/" } else { &path };

@@ -22,9 +22,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::exit::ServerExitRecord;
+use crate::exit::ExitRecord;
 use crate::guard::{ServerGuard, process_id};
-use crate::observe::{MESSAGE_BYTES_MAX, ObservedConnectionState};
+use crate::observe::{MESSAGE_BYTES_MAX, Observations};
 use crate::spec::ServerTransport;
 
 /// Maximum number of messages in the queue to a server's stdin.
@@ -87,8 +87,8 @@ pub(super) struct StdioTransport {
     lines: LineReader<ChildStdout>,
     writer: Option<mpsc::Sender<Vec<u8>>>,
     process: ServerProcess,
-    exit: Arc<ServerExitRecord>,
-    observations: Arc<ObservedConnectionState>,
+    exit: Arc<ExitRecord>,
+    observations: Arc<Observations>,
     /// Tasks that write to the server's stdin, read its stderr and time its idle output. They end
     /// with the transport.
     tasks: JoinSet<()>,
@@ -164,8 +164,8 @@ impl StdioTransport {
     /// Starts the server process. The error says why it could not be started.
     pub(super) fn start(
         transport: &ServerTransport,
-        observations: &Arc<ObservedConnectionState>,
-        exit: &Arc<ServerExitRecord>,
+        observations: &Arc<Observations>,
+        exit: &Arc<ExitRecord>,
     ) -> Result<Self, String> {
         let mut command = build_server_command(transport)?;
         let mut process = ServerProcess::start(&mut command).map_err(|error| match transport {
@@ -329,8 +329,8 @@ async fn write_stdin_lines(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Vec<
 /// Reads and records what a server writes to stderr.
 async fn record_stderr(
     mut stderr: ChildStderr,
-    exit: Arc<ServerExitRecord>,
-    observations: Arc<ObservedConnectionState>,
+    exit: Arc<ExitRecord>,
+    observations: Arc<Observations>,
 ) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {

@@ -44,7 +44,7 @@ const FAILURES_MAX: u32 = 10;
 /// State of a call that waits for its server or for a person.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct SuspendedCallState {
+pub(super) struct CallState {
     /// Id of the server's task that produces the result of the call. `None` means that there is no
     /// task: to continue the call, the call itself is sent again.
     pub(super) task: Option<String>,
@@ -74,7 +74,7 @@ struct OpenQuestion {
     schema: Value,
 }
 
-impl SuspendedCallState {
+impl CallState {
     /// Restores the stored state of a suspended call, to continue the call. If the first question
     /// was answered, declined or left unanswered, adds the response for the server.
     pub(super) fn from_resumption(resumption: ToolResumption) -> Result<Self, ToolFailure> {
@@ -143,7 +143,7 @@ impl SuspendedCallState {
         }
         self.request_state = text;
         self.responses.clear();
-        self.add_input_requests(&answer["inputRequests"], progress)?;
+        self.add_inputs(&answer["inputRequests"], progress)?;
         self.add_and_check_input_rounds(1)
     }
 
@@ -160,7 +160,7 @@ impl SuspendedCallState {
         if new.is_empty() {
             return Ok(false);
         }
-        self.add_input_requests(&Value::Object(new), progress)?;
+        self.add_inputs(&Value::Object(new), progress)?;
         self.add_and_check_input_rounds(1)?;
         Ok(true)
     }
@@ -180,11 +180,7 @@ impl SuspendedCallState {
 
     /// Adds the input requests that a person can answer to the questions, and declines other
     /// questions. The list of roots is always empty, and a request for model sampling is an error.
-    fn add_input_requests(
-        &mut self,
-        requests: &Value,
-        progress: &dyn Progress,
-    ) -> Result<(), String> {
+    fn add_inputs(&mut self, requests: &Value, progress: &dyn Progress) -> Result<(), String> {
         let requests = match requests.as_object() {
             Some(requests) => requests,
             None if requests.is_null() => return Ok(()),
@@ -232,11 +228,7 @@ impl SuspendedCallState {
     /// Returns the reply that suspends a call until its task, on which the server still works, is
     /// polled again. `task` is the server's description of the task, and `message` is its status
     /// for people.
-    pub(super) fn suspend_until_task_ends(
-        mut self,
-        task: &Value,
-        message: Option<String>,
-    ) -> ToolReply {
+    pub(super) fn suspend_for_task(mut self, task: &Value, message: Option<String>) -> ToolReply {
         self.failures = 0;
         let after = match task["pollIntervalMs"].as_u64() {
             // The task may have ended before it was ever asked about.
@@ -260,11 +252,7 @@ impl SuspendedCallState {
 
     /// Returns the reply that suspends a call until a person has answered its first question.
     /// `None` if there is no question.
-    pub(super) fn suspend_for_first_question(
-        self,
-        server: &str,
-        may_repeat: bool,
-    ) -> Option<ToolReply> {
+    pub(super) fn suspend_for_question(self, server: &str, may_repeat: bool) -> Option<ToolReply> {
         let OpenQuestion { message, schema, .. } = self.questions.first()?;
         let question = ToolQuestion {
             asker: format!("The MCP server `{server}`"),
@@ -333,16 +321,15 @@ mod tests {
             (ToolQuestionAnswer::Declined, json!({ "action": "decline" })),
             (ToolQuestionAnswer::Unanswered, json!({ "action": "cancel" })),
         ] {
-            let mut state = SuspendedCallState::default();
+            let mut state = CallState::default();
             let result_json =
                 json!({ "requestState": "\u{0}opaque", "inputRequests": question_json("q") });
             state.record_input_required(&result_json, &NoopProgress).unwrap();
-            let stored = expect_suspended_call(state.suspend_for_first_question("billing", false));
+            let stored = expect_suspended_call(state.suspend_for_question("billing", false));
             assert!(!stored.suspension.may_repeat && !stored.suspension.must_cancel);
             let state = stored.suspension.state;
             let state =
-                SuspendedCallState::from_resumption(ToolResumption { state, answer: Some(answer) })
-                    .unwrap();
+                CallState::from_resumption(ToolResumption { state, answer: Some(answer) }).unwrap();
             assert!(!state.has_question());
             let mut params = CallToolRequestParams::new("pay".to_owned());
             state.add_responses_to_call(&mut params);
@@ -371,18 +358,17 @@ mod tests {
             ),
             (json!({ "inputRequests": too_many }), "more than 8 times"),
         ] {
-            let result =
-                SuspendedCallState::default().record_input_required(&result_json, &NoopProgress);
+            let result = CallState::default().record_input_required(&result_json, &NoopProgress);
             assert!(result.clone().unwrap_err().contains(problem), "{result:?}");
         }
-        let mut state = SuspendedCallState::default();
+        let mut state = CallState::default();
         let repeated = json!({ "requestState": "s" });
         for _ in 0..8 {
             state.record_input_required(&repeated, &NoopProgress).unwrap();
         }
         state.record_input_required(&repeated, &NoopProgress).unwrap_err();
         for id in [json!(""), json!(7), json!("i".repeat(2_000)), Value::Null] {
-            SuspendedCallState::default().record_server_task(&json!({ "taskId": id })).unwrap_err();
+            CallState::default().record_server_task(&json!({ "taskId": id })).unwrap_err();
         }
     }
 
@@ -393,7 +379,7 @@ mod tests {
             "message": "who?",
             "requestedSchema": { "properties": { "a": { "type": "object" } } },
         });
-        let mut state = SuspendedCallState::default();
+        let mut state = CallState::default();
         for params in [url, nested, json!({})] {
             let request = json!({ "q": { "method": "elicitation/create", "params": params } });
             let result_json = json!({ "inputRequests": request });
@@ -405,35 +391,31 @@ mod tests {
 
     #[test]
     fn a_task_asks_each_question_once() {
-        let mut state = SuspendedCallState::default();
+        let mut state = CallState::default();
         state.record_server_task(&json!({ "taskId": "7" })).unwrap();
         let task = json!({ "inputRequests": question_json("q") });
         assert_eq!(state.record_task_input_requests(&task, &NoopProgress), Ok(true));
-        let stored = expect_suspended_call(state.suspend_for_first_question("billing", false));
+        let stored = expect_suspended_call(state.suspend_for_question("billing", false));
         assert!(stored.suspension.may_repeat && stored.suspension.must_cancel);
         let resumption = ToolResumption {
             state: stored.suspension.state,
             answer: Some(ToolQuestionAnswer::Declined),
         };
-        let mut state = SuspendedCallState::from_resumption(resumption).unwrap();
+        let mut state = CallState::from_resumption(resumption).unwrap();
         state.record_sent_responses();
         assert_eq!(state.record_task_input_requests(&task, &NoopProgress), Ok(false));
     }
 
     #[test]
     fn failed_requests_about_a_task_are_repeated_with_growing_delays() {
-        let mut state =
-            SuspendedCallState { task: Some("7".to_owned()), ..SuspendedCallState::default() };
+        let mut state = CallState { task: Some("7".to_owned()), ..CallState::default() };
         for expected in [10_000, 20_000, 40_000] {
             let stored = expect_suspended_call(state.suspend_after_failed_request("down"));
             let SuspendedCallWait::Poll { after, .. } = stored.wait else { panic!("no poll") };
             assert_eq!(after, Millis(expected));
             let state_json = stored.suspension.state;
-            state = SuspendedCallState::from_resumption(ToolResumption {
-                state: state_json,
-                answer: None,
-            })
-            .unwrap();
+            state = CallState::from_resumption(ToolResumption { state: state_json, answer: None })
+                .unwrap();
         }
         state.failures = FAILURES_MAX;
         assert_eq!(state.suspend_after_failed_request("down"), None);

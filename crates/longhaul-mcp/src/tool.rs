@@ -29,7 +29,7 @@ use crate::output;
 use crate::reconnect::ReconnectingServer;
 use crate::schema_check::{is_validation_expensive, output_schema_violation};
 use crate::spec::{ServerTransport, local_tool_name};
-use crate::suspended_call::SuspendedCallState;
+use crate::suspended_call::CallState;
 
 /// Timeout of a request to the server about the task of a call, such as for the task's status.
 const TASK_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -40,6 +40,12 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Maximum number of characters that are shown of a text of a server.
 const MESSAGE_CHARS_MAX: usize = 500;
+
+/// The reply to a call, or why it failed.
+type ReplyResult = Result<ToolReply, ToolFailure>;
+
+/// The answer to a request about a task, or why there is none.
+type TaskResult = Result<Value, TaskRequestError>;
 
 /// A server's tool as a Longhaul [`Tool`].
 #[derive(Debug)]
@@ -73,12 +79,8 @@ impl McpTool {
 
     /// Converts the response of a call and checks it against the output schema. For an invalid
     /// response, the failure includes the response, because the model may still be able to use it.
-    async fn parse_and_validate_output(
-        &self,
-        answer: &Value,
-        ctx: &ToolContext,
-    ) -> Result<ToolReply, ToolFailure> {
-        let parsed = output::parse_tool_output(answer, &ctx.images);
+    async fn parse_and_validate(&self, answer: &Value, ctx: &ToolContext) -> ReplyResult {
+        let parsed = output::parse_output(answer, &ctx.images);
         let output_schema = self.listed.output_schema.as_ref();
         let problem = if is_validation_expensive(answer, output_schema) {
             let (answer, output_schema) = (answer.clone(), output_schema.cloned());
@@ -135,7 +137,7 @@ impl McpTool {
     async fn send_call(
         &self,
         input: &JsonObject,
-        state: &SuspendedCallState,
+        state: &CallState,
         ctx: &ToolContext,
     ) -> Result<Value, ToolFailure> {
         let mut params =
@@ -158,7 +160,7 @@ impl McpTool {
     }
 
     /// Sends the server a request about a task, with a timeout.
-    async fn send_task_request(&self, request: ClientRequest) -> Result<Value, TaskRequestError> {
+    async fn send_task_request(&self, request: ClientRequest) -> TaskResult {
         let error = |reason| TaskRequestError { reason, is_unknown_task: false };
         let connection = self.connect().await.map_err(|failure| error(failure.into_message()))?;
         let answer = timeout(TASK_REQUEST_TIMEOUT, connection.request_json(request)).await;
@@ -174,14 +176,10 @@ impl McpTool {
 
     /// Sends people's answers to the questions of a server's task, and requests the status of the
     /// task. Both requests may be repeated: a server ignores answers that it already has.
-    async fn send_answers_and_poll_task(
-        &self,
-        mut state: SuspendedCallState,
-        ctx: &ToolContext,
-    ) -> Result<ToolReply, ToolFailure> {
+    async fn answer_and_poll(&self, mut state: CallState, ctx: &ToolContext) -> ReplyResult {
         let id = state.task.clone().unwrap_or_default();
         loop {
-            let task = match self.exchange_task_state(&id, &mut state).await {
+            let task = match self.exchange_task(&id, &mut state).await {
                 Ok(task) => task,
                 Err(error) => return self.suspend_after_failed_request(state, error),
             };
@@ -189,15 +187,15 @@ impl McpTool {
                 return Err(self.unknown_outcome_failure("it answered about another task"));
             }
             if task["status"] != "input_required" {
-                return self.finish_or_suspend_call(state, &task, ctx).await;
+                return self.end_or_wait(state, &task, ctx).await;
             }
             match state.record_task_input_requests(&task, &*ctx.progress) {
                 Ok(false) => {
                     let message = self.task_status_message(&task);
-                    return Ok(state.suspend_until_task_ends(&task, message));
+                    return Ok(state.suspend_for_task(&task, message));
                 }
                 Ok(true) if state.has_question() => {
-                    let question = state.suspend_for_first_question(&self.server.spec().name, true);
+                    let question = state.suspend_for_question(&self.server.spec().name, true);
                     return question
                         .ok_or_else(|| self.server_misbehavior_failure("the question is missing"));
                 }
@@ -213,11 +211,7 @@ impl McpTool {
     }
 
     /// Sends the answers that were not sent yet, and returns the state of the task.
-    async fn exchange_task_state(
-        &self,
-        id: &str,
-        state: &mut SuspendedCallState,
-    ) -> Result<Value, TaskRequestError> {
+    async fn exchange_task(&self, id: &str, state: &mut CallState) -> TaskResult {
         if state.has_unsent_responses() {
             let params = UpdateTaskParams::new(id, state.unsent_responses());
             let update = UpdateTaskRequest::new(params);
@@ -228,20 +222,15 @@ impl McpTool {
         self.send_task_request(ClientRequest::GetTaskRequest(get)).await
     }
 
-    async fn finish_or_suspend_call(
-        &self,
-        state: SuspendedCallState,
-        task: &Value,
-        ctx: &ToolContext,
-    ) -> Result<ToolReply, ToolFailure> {
+    async fn end_or_wait(&self, state: CallState, task: &Value, ctx: &ToolContext) -> ReplyResult {
         let message = self.task_status_message(task);
         let note = message.as_ref().map_or_else(String::new, |message| format!(": {message}"));
         match task["status"].as_str() {
-            Some("working") => Ok(state.suspend_until_task_ends(task, message)),
+            Some("working") => Ok(state.suspend_for_task(task, message)),
             Some("completed") if !task["result"].is_object() => {
                 Err(self.server_misbehavior_failure("its task is completed, but has no result"))
             }
-            Some("completed") => self.parse_and_validate_output(&task["result"], ctx).await,
+            Some("completed") => self.parse_and_validate(&task["result"], ctx).await,
             Some("failed") => {
                 let reason = task["error"]["message"].as_str().unwrap_or("no reason given");
                 let reason = self.to_printable_text(reason);
@@ -259,9 +248,9 @@ impl McpTool {
     /// failed.
     fn suspend_after_failed_request(
         &self,
-        state: SuspendedCallState,
+        state: CallState,
         TaskRequestError { reason, is_unknown_task }: TaskRequestError,
-    ) -> Result<ToolReply, ToolFailure> {
+    ) -> ReplyResult {
         if is_unknown_task {
             return Err(ToolFailure::with_possible_effect(format!(
                 "the server does not know its task any more, so there is no result: {reason}"
@@ -385,7 +374,7 @@ impl Tool for McpTool {
         input: Value,
         ctx: &ToolContext,
         resumption: Option<ToolResumption>,
-    ) -> Result<ToolReply, ToolFailure> {
+    ) -> ReplyResult {
         let input = match input {
             Value::Object(fields) => fields,
             Value::Null => serde_json::Map::new(),
@@ -397,17 +386,17 @@ impl Tool for McpTool {
             }
         };
         let mut state = match resumption {
-            Some(resumption) => SuspendedCallState::from_resumption(resumption)?,
-            None => SuspendedCallState::default(),
+            Some(resumption) => CallState::from_resumption(resumption)?,
+            None => CallState::default(),
         };
         for attempt in 0.. {
             if state.has_question() {
                 let (server, may_repeat) = (&self.server.spec().name, self.may_repeat());
-                let question = state.suspend_for_first_question(server, may_repeat);
+                let question = state.suspend_for_question(server, may_repeat);
                 return question.ok_or_else(|| ToolFailure::new("the question is missing"));
             }
             if state.task.is_some() {
-                return self.send_answers_and_poll_task(state, ctx).await;
+                return self.answer_and_poll(state, ctx).await;
             }
             let answer = self.send_call(&input, &state, ctx).await?;
             match answer["resultType"].as_str() {
@@ -423,9 +412,9 @@ impl Tool for McpTool {
                     let result = state.record_server_task(&answer);
                     result.map_err(|reason| self.server_misbehavior_failure(&reason))?;
                     let message = self.task_status_message(&answer);
-                    return Ok(state.suspend_until_task_ends(&answer, message));
+                    return Ok(state.suspend_for_task(&answer, message));
                 }
-                _ => return self.parse_and_validate_output(&answer, ctx).await,
+                _ => return self.parse_and_validate(&answer, ctx).await,
             }
         }
         Err(self.server_misbehavior_failure("it asked for input without end"))
@@ -433,7 +422,7 @@ impl Tool for McpTool {
 
     async fn cancel_suspended(&self, state: &RawJson, _: &ToolContext) -> Result<(), ToolFailure> {
         let resumption = ToolResumption { state: state.clone(), answer: None };
-        let state = SuspendedCallState::from_resumption(resumption)?;
+        let state = CallState::from_resumption(resumption)?;
         match state.task {
             Some(task) => self.cancel_task(&task).await,
             None => Ok(()),

@@ -15,6 +15,9 @@ use url::Host;
 
 use longhaul_core::net::{NetworkZone, zone};
 
+/// Result of checking an address. The error says why it is not allowed.
+pub(super) type AddressCheck = Result<(), &'static str>;
+
 /// Network zone of an MCP server. It decides which addresses the server may name in its OAuth
 /// metadata.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +66,7 @@ impl ServerNetworkZone {
 
     /// Checks whether a server in this zone may have tokens and codes sent to this URL. The error
     /// says why not.
-    pub(super) fn check_url_allowed(self, url: &Url) -> Result<(), &'static str> {
+    pub(super) fn check_url_allowed(self, url: &Url) -> AddressCheck {
         let (is_loopback, is_allowed) = match url.host() {
             Some(Host::Ipv4(ip)) => (ip.is_loopback(), self.allows_ip(ip.into())),
             Some(Host::Ipv6(ip)) => (ip.is_loopback(), self.allows_ip(ip.into())),
@@ -123,7 +126,7 @@ impl OAuthHostResolver {
 
     /// Checks whether a URL may be requested through a proxy. A host name that only the proxy can
     /// resolve is allowed. The error says why not.
-    pub(super) async fn check_proxied_url(&self, url: &Url) -> Result<(), &'static str> {
+    pub(super) async fn check_proxied_url(&self, url: &Url) -> AddressCheck {
         if let Some(name) = url.domain()
             && let lookup = tokio::net::lookup_host((name, 0))
             && let Ok(Ok(mut addresses)) = timeout(LOOKUP_TIMEOUT, lookup).await

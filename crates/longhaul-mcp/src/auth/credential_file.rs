@@ -44,45 +44,10 @@ pub enum CredentialFileError {
         #[source]
         source: io::Error,
     },
-    /// Other users can access the credential file or its directory.
-    #[error(
-        "the login file `{path}` is accessible to other users (mode {mode:03o}). \
-         Run `chmod go-rwx` on it, and log in again if another user may have read it."
-    )]
-    NotPrivate {
-        /// Path of the credential file or its directory.
-        path: PathBuf,
-        /// Permission bits of the file or directory.
-        mode: u32,
-    },
-    /// Another user owns the credential file or its directory.
-    #[error(
-        "the login file `{path}` belongs to another user than the current one. \
-         Run the command as that user, or move the file away."
-    )]
-    WrongOwner {
-        /// Path of the credential file or its directory.
-        path: PathBuf,
-    },
-    /// The directory of the credential file is a symbolic link or not a directory.
-    #[error(
-        "the login directory `{path}` is a symbolic link or not a directory. \
-         Replace it with a directory of your own (mode 700)."
-    )]
-    NotADirectory {
-        /// Path of the directory of the credential file.
-        path: PathBuf,
-    },
-    /// The content of the credential file is not a login in a known format.
-    #[error(
-        "the login file `{path}` is a symbolic link or has an unknown format. \
-         Run `longhaul mcp logout {server}`, and log in again."
-    )]
-    Invalid {
-        path: PathBuf,
-        /// Name of the MCP server that the login is for.
-        server: String,
-    },
+    /// The credential file or its directory is not private, or its content is unknown. Holds the
+    /// reason and a hint.
+    #[error("the login {0}")]
+    Refused(String),
     /// Another process has locked the credential file for too long.
     #[error(
         "the login file `{path}` has been locked by another process for too long: try again when \
@@ -90,6 +55,8 @@ pub enum CredentialFileError {
     )]
     Locked { path: PathBuf },
 }
+
+type FileResult<T = ()> = Result<T, CredentialFileError>;
 
 /// A login at an MCP server, as stored in its credential file.
 #[derive(Clone, Serialize, Deserialize)]
@@ -162,7 +129,7 @@ pub(super) struct CredentialFile {
 
 /// The lock on a credential file. No other process changes the login while the lock exists.
 #[derive(Debug)]
-pub(super) struct CredentialFileLock(
+pub(super) struct FileLock(
     #[expect(dead_code, reason = "closing the file releases the lock")] File,
 );
 
@@ -182,15 +149,18 @@ impl CredentialFile {
 
     /// Checks whether a login can be stored in this file. Called before the user is asked to log
     /// in.
-    pub(super) fn check_writable(&self) -> Result<(), CredentialFileError> {
+    pub(super) fn check_writable(&self) -> FileResult {
         self.open_lock_file().map(drop)
     }
 
     /// Loads the stored login. `None` means no login is stored.
-    pub(super) fn load(&self) -> Result<Option<StoredLogin>, CredentialFileError> {
-        let invalid_file = || CredentialFileError::Invalid {
-            path: self.path.clone(),
-            server: self.server.clone(),
+    pub(super) fn load(&self) -> FileResult<Option<StoredLogin>> {
+        let invalid_file = || {
+            let (path, server) = (self.path.display(), &self.server);
+            CredentialFileError::Refused(format!(
+                "file `{path}` is a symbolic link or has an unknown format. \
+                 Run `longhaul mcp logout {server}`, and log in again."
+            ))
         };
         let result = OpenOptions::new()
             .read(true)
@@ -215,10 +185,7 @@ impl CredentialFile {
 
     /// Prepares to replace the stored login: creates the temporary file and reserves space in it, so
     /// that the tokens of a response that is requested next can be saved.
-    pub(super) fn prepare_save(
-        &self,
-        _: &CredentialFileLock,
-    ) -> Result<PreparedSave<'_>, CredentialFileError> {
+    pub(super) fn prepare_save(&self, _: &FileLock) -> FileResult<PreparedSave<'_>> {
         let temp_path = self.path.with_extension(format!("json.{}", std::process::id()));
         _ = fs::remove_file(&temp_path);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temp_path);
@@ -233,7 +200,7 @@ impl CredentialFile {
     }
 
     /// Deletes the stored login. Returns whether a login was stored.
-    pub(super) fn delete(&self, _: &CredentialFileLock) -> Result<bool, CredentialFileError> {
+    pub(super) fn delete(&self, _: &FileLock) -> FileResult<bool> {
         match fs::remove_file(&self.path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -242,7 +209,7 @@ impl CredentialFile {
     }
 
     /// Waits for the lock on this credential file.
-    pub(super) async fn lock(&self) -> Result<CredentialFileLock, CredentialFileError> {
+    pub(super) async fn lock(&self) -> FileResult<FileLock> {
         let file = self.open_lock_file()?;
         let acquire = async {
             loop {
@@ -256,12 +223,12 @@ impl CredentialFile {
             }
         };
         match tokio::time::timeout(LOCK_TIMEOUT, acquire).await {
-            Ok(result) => result.map(|()| CredentialFileLock(file)),
+            Ok(result) => result.map(|()| FileLock(file)),
             Err(_) => Err(CredentialFileError::Locked { path: self.path.clone() }),
         }
     }
 
-    fn open_lock_file(&self) -> Result<File, CredentialFileError> {
+    fn open_lock_file(&self) -> FileResult<File> {
         let result = DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
         result.map_err(io_error_at(&self.dir))?;
         let folder = OpenOptions::new()
@@ -270,7 +237,11 @@ impl CredentialFile {
             .open(&self.dir)
             .map_err(|error| {
                 match has_errno(&error, Errno::LOOP) || has_errno(&error, Errno::NOTDIR) {
-                    true => CredentialFileError::NotADirectory { path: self.dir.clone() },
+                    true => CredentialFileError::Refused(format!(
+                        "directory `{}` is a symbolic link or not a directory. \
+                         Replace it with a directory of your own (mode 700).",
+                        self.dir.display()
+                    )),
                     false => io_error_at(&self.dir)(error),
                 }
             })?;
@@ -295,7 +266,7 @@ pub(super) struct PreparedSave<'a> {
 
 impl PreparedSave<'_> {
     /// Replaces the stored login atomically.
-    pub(super) fn save(self, login: &StoredLogin) -> Result<(), CredentialFileError> {
+    pub(super) fn save(self, login: &StoredLogin) -> FileResult {
         let write = || -> io::Result<()> {
             let text = format!("{}\n", serde_json::to_string_pretty(login)?);
             self.file.write_all_at(text.as_bytes(), 0)?;
@@ -323,24 +294,27 @@ fn io_error_at(path: &Path) -> impl FnOnce(io::Error) -> CredentialFileError {
 }
 
 /// Checks that only the current user can access a file that was opened from this path.
-fn check_file_is_private(path: &Path, file: &File) -> Result<(), CredentialFileError> {
+fn check_file_is_private(path: &Path, file: &File) -> FileResult {
     let metadata = file.metadata().map_err(io_error_at(path))?;
     let own_uid = rustix::process::geteuid().as_raw();
     check_owner_and_mode(path, own_uid, (metadata.uid(), metadata.mode() & 0o777))
 }
 
 /// Checks that the current user owns a file and that no other user has permissions for it.
-fn check_owner_and_mode(
-    at: &Path,
-    own_uid: u32,
-    (owner, mode): (u32, u32),
-) -> Result<(), CredentialFileError> {
-    let path = at.to_owned();
-    match (owner == own_uid, mode & 0o077) {
-        (false, _) => Err(CredentialFileError::WrongOwner { path }),
-        (true, 0) => Ok(()),
-        (true, _) => Err(CredentialFileError::NotPrivate { path, mode }),
-    }
+fn check_owner_and_mode(at: &Path, own_uid: u32, (owner, mode): (u32, u32)) -> FileResult {
+    let path = at.display();
+    let problem = match (owner == own_uid, mode & 0o077) {
+        (true, 0) => return Ok(()),
+        (false, _) => format!(
+            "file `{path}` belongs to another user than the current one. \
+             Run the command as that user, or move the file away."
+        ),
+        (true, _) => format!(
+            "file `{path}` is accessible to other users (mode {mode:03o}). \
+             Run `chmod go-rwx` on it, and log in again if another user may have read it."
+        ),
+    };
+    Err(CredentialFileError::Refused(problem))
 }
 
 fn has_errno(error: &io::Error, errno: Errno) -> bool {
@@ -359,6 +333,11 @@ mod tests {
             "token_response": { "access_token": "a", "token_type": "bearer", "refresh_token": "r" },
         });
         StoredLogin::from_credentials(url, None, serde_json::from_value(credentials).unwrap())
+    }
+
+    fn assert_refused(error: Option<CredentialFileError>, expected: &str) {
+        let message = error.map(|error| error.to_string()).unwrap_or_default();
+        assert!(message.contains(expected), "{message}");
     }
 
     #[tokio::test]
@@ -392,14 +371,11 @@ mod tests {
         let lock = file.lock().await.unwrap();
         file.prepare_save(&lock).unwrap().save(&stored_login(&url)).unwrap();
         fs::set_permissions(&file.path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(matches!(file.load(), Err(CredentialFileError::NotPrivate { .. })));
+        assert_refused(file.load().err(), "is accessible to other users (mode 640)");
         fs::set_permissions(&file.path, fs::Permissions::from_mode(0o600)).unwrap();
         let assert_invalid = |file: &CredentialFile, case: &str| {
-            let Err(error @ CredentialFileError::Invalid { .. }) = file.load() else {
-                panic!("{case}");
-            };
-            let message = error.to_string();
-            assert!(message.contains("`longhaul mcp logout far`"), "{message}");
+            assert!(file.load().is_err(), "{case}");
+            assert_refused(file.load().err(), "Run `longhaul mcp logout far`");
         };
         for text in ["", "{", "[]", "{\"version\":2}"] {
             fs::write(&file.path, text).unwrap();
@@ -424,13 +400,13 @@ mod tests {
         let file = CredentialFile::new(&folder, &url, "far");
         file.check_writable().unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(matches!(file.check_writable(), Err(CredentialFileError::NotPrivate { .. })));
-        assert!(matches!(file.lock().await, Err(CredentialFileError::NotPrivate { .. })));
+        assert_refused(file.check_writable().err(), "is accessible to other users (mode 755)");
+        assert_refused(file.lock().await.err(), "is accessible to other users (mode 755)");
         let target = temp_dir.path().join("real");
         fs::rename(&folder, &target).unwrap();
         fs::set_permissions(&target, fs::Permissions::from_mode(0o700)).unwrap();
         symlink(&target, &folder).unwrap();
-        assert!(matches!(file.check_writable(), Err(CredentialFileError::NotADirectory { .. })));
+        assert_refused(file.check_writable().err(), "is a symbolic link or not a directory");
     }
 
     #[test]

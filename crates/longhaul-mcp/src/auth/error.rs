@@ -66,10 +66,7 @@ pub(super) fn secrets_in_url(url: &Url) -> Vec<&str> {
 }
 
 /// Returns the message of an SDK error, with these secrets redacted, and a hint for the user.
-pub(super) fn auth_error_reason_and_hint(
-    error: &AuthError,
-    secrets: &[&str],
-) -> (String, &'static str) {
+pub(super) fn reason_and_hint(error: &AuthError, secrets: &[&str]) -> (String, &'static str) {
     let text = sanitize_untrusted_text(&error.to_string(), secrets);
     let hint = if let AuthError::AuthorizationServerMismatch { .. }
     | AuthError::AuthorizationServerMissingIssuer { .. } = error

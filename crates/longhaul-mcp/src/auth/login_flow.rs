@@ -17,8 +17,8 @@ use tracing::subscriber::NoSubscriber;
 
 use crate::auth::credential_file::StoredLogin;
 use crate::auth::error::{
-    LoginError, REGISTER_CLIENT_HINT, auth_error_reason_and_hint, login_command,
-    sanitize_untrusted_text, secrets_in_url,
+    LoginError, REGISTER_CLIENT_HINT, login_command, reason_and_hint, sanitize_untrusted_text,
+    secrets_in_url,
 };
 use crate::auth::server_login::{LoginStatus, ServerLogin, login_status};
 
@@ -68,8 +68,13 @@ impl ServerLogin {
         let mut secrets = secrets_in_url(&self.url);
         secrets.extend(self.context.oauth.client_secret.as_deref());
         secrets.extend(sent_secrets);
-        let (reason, hint) = auth_error_reason_and_hint(error, &secrets);
+        let (reason, hint) = reason_and_hint(error, &secrets);
         self.login_error(&reason, hint)
+    }
+
+    /// Converts the result of the SDK.
+    fn checked<T>(&self, result: Result<T, AuthError>) -> Result<T, LoginError> {
+        result.map_err(|error| self.sdk_login_error(&error, &[]))
     }
 
     /// Runs a network phase of a login: with a timeout, and without the log lines of the SDK, which
@@ -89,14 +94,13 @@ impl ServerLogin {
     /// Returns whether the server publishes OAuth metadata. Such a server may also accept anonymous
     /// requests and require a login only for some tools.
     pub(crate) async fn is_advertised(&self) -> Result<bool, LoginError> {
-        let to_error = |error: AuthError| self.sdk_login_error(&error, &[]);
         let discovery = async {
-            let (http, manager) = self.authorization_manager().await.map_err(to_error)?;
+            let (http, manager) = self.checked(self.authorization_manager().await)?;
             // A login over this transport is not secure, whatever the metadata says.
             if http.check_url_allowed(&self.url).is_err() {
                 return Ok(false);
             }
-            let found = manager.resolve_metadata().await.map_err(to_error)?;
+            let found = self.checked(manager.resolve_metadata().await)?;
             Ok(found.source.is_discovered())
         };
         self.run_phase(LOGIN_TIMEOUT, discovery).await
@@ -110,8 +114,7 @@ impl ServerLogin {
     }
 
     async fn prepare(&self, request: &LoginRequest) -> Result<PendingLogin, LoginError> {
-        let to_error = |error: AuthError| self.sdk_login_error(&error, &[]);
-        let (http, mut manager) = self.authorization_manager().await.map_err(to_error)?;
+        let (http, mut manager) = self.checked(self.authorization_manager().await)?;
         http.check_url_allowed(&self.url).map_err(|_| {
             let reason = "the server's URL is not https://, so the login could be intercepted";
             self.login_error(reason, "Write its https:// URL as `url` in .mcp.json.")
@@ -119,8 +122,8 @@ impl ServerLogin {
         let credentials = InMemoryCredentialStore::new();
         manager.set_credential_store(credentials.clone());
         let challenge = self.context.last_challenge();
-        let found = manager.resolve_metadata_from_challenge(challenge.as_deref());
-        let found = found.await.map_err(to_error)?;
+        let found = manager.resolve_metadata_from_challenge(challenge.as_deref()).await;
+        let found = self.checked(found)?;
         let result = http.check_endpoints(&found.metadata);
         result.map_err(|reason| self.login_error(reason, "Ask the operator of that server."))?;
         manager.set_metadata(found.metadata.clone());
@@ -135,7 +138,7 @@ impl ServerLogin {
                 "If it requires a key, write it as an Authorization header in .mcp.json.",
             ),
         })?;
-        let authorization_url = manager.get_authorization_url(&scopes).await.map_err(to_error)?;
+        let authorization_url = self.checked(manager.get_authorization_url(&scopes).await)?;
         let state = authorization_url.parse().ok().and_then(|url| query_param(&url, "state"));
         Ok(PendingLogin {
             login: self.clone(),
@@ -183,7 +186,6 @@ impl ServerLogin {
         manager: &mut AuthorizationManager,
         (metadata, scopes): (&AuthorizationMetadata, &[&str]),
     ) -> Result<Option<String>, LoginError> {
-        let to_error = |error: AuthError| self.sdk_login_error(&error, &[]);
         let oauth = &self.context.oauth;
         let supports_document =
             metadata.additional_fields.get("client_id_metadata_document_supported")
@@ -192,14 +194,14 @@ impl ServerLogin {
         if let Some(id) = oauth.client_id.as_ref().or(document) {
             let mut config = OAuthClientConfig::new(id, &request.redirect_uri);
             config.client_secret = oauth.client_id.as_ref().and(oauth.client_secret.clone());
-            return manager.configure_client(config).map(|()| None).map_err(to_error);
+            return self.checked(manager.configure_client(config).map(|()| None));
         }
         if metadata.registration_endpoint.is_none() {
             let reason = "the server can't register clients dynamically";
             return Err(self.login_error(reason, REGISTER_CLIENT_HINT));
         }
         let registration = manager.register_client("Longhaul", &request.redirect_uri, scopes);
-        Ok(registration.await.map_err(to_error)?.client_secret)
+        Ok(self.checked(registration.await)?.client_secret)
     }
 }
 

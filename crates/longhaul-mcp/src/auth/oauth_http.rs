@@ -14,7 +14,7 @@ use rmcp::transport::auth::{
     AuthorizationMetadata, OAuthHttpClient, OAuthHttpClientFuture, OAuthHttpRequest,
 };
 
-use crate::auth::address_policy::{OAuthHostResolver, ServerNetworkZone};
+use crate::auth::address_policy::{AddressCheck, OAuthHostResolver, ServerNetworkZone};
 use crate::http_client::{RequestError, ResultOkType, client_builder, has_content_type, read_body};
 
 /// Maximum length of a response to an OAuth request, in bytes.
@@ -66,16 +66,13 @@ impl OAuthHttp {
 
     /// Checks whether secrets may be sent to this URL of the MCP server or of its authorization
     /// server. The error says why not.
-    pub(super) fn check_url_allowed(&self, url: &Url) -> Result<(), &'static str> {
+    pub(super) fn check_url_allowed(&self, url: &Url) -> AddressCheck {
         self.zone.check_url_allowed(url)
     }
 
     /// Checks whether requests to the endpoints of an authorization server are allowed. The error
     /// says why not.
-    pub(super) fn check_endpoints(
-        &self,
-        metadata: &AuthorizationMetadata,
-    ) -> Result<(), &'static str> {
+    pub(super) fn check_endpoints(&self, metadata: &AuthorizationMetadata) -> AddressCheck {
         let registration = metadata.registration_endpoint.as_ref();
         let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint];
         endpoints.into_iter().chain(registration).try_for_each(|endpoint| {

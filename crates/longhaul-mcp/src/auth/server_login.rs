@@ -20,11 +20,10 @@ use tracing::subscriber::NoSubscriber;
 
 use crate::auth::context::{AccessToken, LoginContext, TokenResult};
 use crate::auth::credential_file::{
-    CredentialFile, CredentialFileError, CredentialFileLock, LoginTokens, PreparedSave, StoredLogin,
+    CredentialFile, CredentialFileError, FileLock, LoginTokens, PreparedSave, StoredLogin,
 };
 use crate::auth::error::{
-    auth_error_reason_and_hint, is_transient_auth_error, login_command, rejection_message,
-    secrets_in_url,
+    is_transient_auth_error, login_command, reason_and_hint, rejection_message, secrets_in_url,
 };
 use crate::auth::oauth_http::OAuthHttp;
 use crate::auth::redaction;
@@ -96,9 +95,9 @@ impl ServerLogin {
         CredentialFile::new(&self.context.dir, &self.url, &self.server)
     }
 
-    /// Returns the access token for a request, but never `rejected_token`, which the server has
+    /// Returns the access token for a request, but never `rejected`, which the server has
     /// rejected before. The error says why the login can't be used.
-    pub(crate) async fn access_token(&self, rejected_token: Option<&str>) -> TokenResult {
+    pub(crate) async fn access_token(&self, rejected: Option<&str>) -> TokenResult {
         if self.context.is_anonymous {
             return Ok(AccessToken::default());
         }
@@ -106,12 +105,12 @@ impl ServerLogin {
             let Some(login) = self.credential_file().load()? else {
                 return Ok(AccessToken::default());
             };
-            if let Some(access_token) = self.usable_token(&login, rejected_token) {
+            if let Some(access_token) = self.usable_token(&login, rejected) {
                 return Ok(access_token);
             }
             let (refresh, is_ours) = self.context.refresh().join_or_start(|| {
-                let (login, rejected_token) = (self.clone(), rejected_token.map(str::to_owned));
-                async move { login.refresh_access_token(rejected_token.as_deref()).await }
+                let (login, rejected) = (self.clone(), rejected.map(str::to_owned));
+                async move { login.refresh_access_token(rejected.as_deref()).await }
             });
             let access_token = refresh.await.unwrap_or_else(|| {
                 let reason = "the login could not be refreshed: this process is shutting down";
@@ -119,11 +118,11 @@ impl ServerLogin {
             });
             // The refresh we joined may have returned the very token that was rejected.
             let is_refused = access_token.as_ref().is_ok_and(|access_token| {
-                access_token.token.is_some() && access_token.token.as_deref() == rejected_token
+                access_token.token.is_some() && access_token.token.as_deref() == rejected
             });
             match access_token {
                 // The refresh was early: the old token stays valid until it expires.
-                Err(error) if rejected_token.is_none() => {
+                Err(error) if rejected.is_none() => {
                     return self.unexpired_token(&login).ok_or(error);
                 }
                 Ok(_) if is_refused && !is_ours => {}
@@ -132,14 +131,14 @@ impl ServerLogin {
         }
     }
 
-    async fn refresh_access_token(&self, rejected_token: Option<&str>) -> TokenResult {
+    async fn refresh_access_token(&self, rejected: Option<&str>) -> TokenResult {
         let file = self.credential_file();
         let lock = file.lock().await?;
         // Another process may have refreshed the login before we got the lock.
         let Some(login) = file.load()? else {
             return Ok(AccessToken::default());
         };
-        match self.usable_token(&login, rejected_token) {
+        match self.usable_token(&login, rejected) {
             Some(access_token) => Ok(access_token),
             None => self.refresh_under_lock(&file, &lock, login).await,
         }
@@ -147,11 +146,7 @@ impl ServerLogin {
 
     /// Returns the stored access token if it can be used, or the reason why the login has none.
     /// `None` means the token has to be refreshed.
-    fn usable_token(
-        &self,
-        login: &StoredLogin,
-        rejected_token: Option<&str>,
-    ) -> Option<AccessToken> {
+    fn usable_token(&self, login: &StoredLogin, rejected: Option<&str>) -> Option<AccessToken> {
         let without_token = |reason| Some(AccessToken::missing(reason));
         let Some(tokens) = login.login_tokens() else {
             return without_token(REVOKED);
@@ -160,7 +155,7 @@ impl ServerLogin {
         let is_unexpired =
             access_token_expiry(login, &tokens).is_none_or(|expiry| expiry > min_expiry);
         let is_fresh = is_unexpired && tokens.has_usable_access_token();
-        let is_refused = rejected_token == Some(tokens.access_token.as_str());
+        let is_refused = rejected == Some(tokens.access_token.as_str());
         if is_fresh && !is_refused {
             return Some(self.build_access_token(login, tokens));
         }
@@ -208,7 +203,7 @@ impl ServerLogin {
     async fn refresh_under_lock(
         &self,
         file: &CredentialFile,
-        lock: &CredentialFileLock,
+        lock: &FileLock,
         mut login: StoredLogin,
     ) -> TokenResult {
         // No token is requested that could not be saved: the old refresh token may be invalid
@@ -239,7 +234,7 @@ impl ServerLogin {
             Ok(Err(RefreshError::Sdk(error))) => {
                 let mut secrets = secrets_in_url(&self.url);
                 secrets.extend(secret.as_deref().into_iter().chain(refresh_token.as_deref()));
-                let (reason, _) = auth_error_reason_and_hint(&error, &secrets);
+                let (reason, _) = reason_and_hint(&error, &secrets);
                 (reason, is_transient_auth_error(&error))
             }
             Ok(Err(RefreshError::Unusable(reason, is_transient))) => {
@@ -408,8 +403,8 @@ mod tests {
                 "expires_in": expires, "refresh_token": refresh,
             })
         };
-        let find_token = |record: &StoredLogin, oauth: OAuthConfig, rejected_token| {
-            let access_token = server_login(oauth).usable_token(record, rejected_token)?;
+        let find_token = |record: &StoredLogin, oauth: OAuthConfig, rejected| {
+            let access_token = server_login(oauth).usable_token(record, rejected)?;
             Some((access_token.token.is_some(), access_token.missing_reason.unwrap_or_default()))
         };
         let default_config = OAuthConfig::default;
