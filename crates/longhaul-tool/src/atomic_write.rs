@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::openat;
+use crate::location::lock_handle_if_supported;
 use crate::safe_dir::{DirHandle, FileSnapshot, FsError, SafeDir, file_change_stamp};
 
 /// Prefix of the names of temporary files.
@@ -37,7 +37,7 @@ impl AtomicWriter {
         // One writer at a time across all processes. Otherwise two writers could create `Tasks` and
         // `tasks`, or lose each other's changes. Without locks files are still complete, and the
         // last writer wins.
-        let locked = openat::lock_handle_if_supported(&lock.handle)?;
+        let locked = lock_handle_if_supported(&lock.handle)?;
         let mut folder = dir.open_root()?;
         for part in parts {
             folder = folder.open_or_create_folder(part)?;

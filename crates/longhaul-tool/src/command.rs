@@ -12,9 +12,10 @@ use std::process::{ExitStatus, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::process::{Child, ChildStdin};
+use tokio::process::Child;
 use tokio::sync::Notify;
 
+use longhaul_core::duration::format_duration;
 use longhaul_core::time::{Clock, Millis};
 
 /// Default timeout of a [`Command`].
@@ -25,7 +26,7 @@ const KEEP_BYTES: usize = 256 * 1024;
 /// may hold the pipes open forever.
 const PIPE_GRACE: Millis = Millis(500);
 /// `PATH` of a program if this process itself has no `PATH`.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(crate) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A program to run, with its arguments, environment and limits.
 #[derive(Clone)]
@@ -85,14 +86,20 @@ impl Command {
         let mut group = ProcessGroup::led_by(&child);
         let mut stdout = CapturedOutput::new(self.keep_bytes);
         let mut stderr = CapturedOutput::new(self.keep_bytes);
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let stdin = child.stdin.take();
+        let pipes = (child.stdout.take(), child.stderr.take());
         let output_limit = Notify::new();
         let exit = {
             let transfer = async {
                 tokio::join!(
-                    write_stdin(pipes.0, &self.stdin),
-                    stdout.capture_stream(pipes.1, self.stdout_bytes_max, &output_limit),
-                    stderr.capture_stream(pipes.2, None, &output_limit)
+                    async {
+                        if let Some(mut stdin) = stdin {
+                            // A program may exit without reading all of its input.
+                            _ = stdin.write_all(&self.stdin).await;
+                        }
+                    },
+                    stdout.capture_stream(pipes.0, self.stdout_bytes_max, &output_limit),
+                    stderr.capture_stream(pipes.1, None, &output_limit)
                 );
             };
             tokio::pin!(transfer);
@@ -168,19 +175,13 @@ impl Command {
 }
 
 /// Awaits `work` for at most `PIPE_GRACE`, the time for reading the pipes after the program's exit.
-async fn within_pipe_grace<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
+pub(crate) async fn within_pipe_grace<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
     let deadline = clock.sleep(PIPE_GRACE);
     tokio::select! {
         biased;
-        _ = work => {}
+        // The work may be ready for ever, if a process that has left the group keeps printing.
         () = deadline => {}
-    }
-}
-
-async fn write_stdin(pipe: Option<ChildStdin>, input: &[u8]) {
-    if let Some(mut pipe) = pipe {
-        // A program may exit without reading all of its input.
-        _ = pipe.write_all(input).await;
+        _ = work => {}
     }
 }
 
@@ -218,13 +219,6 @@ pub struct CapturedOutput {
     tail: Vec<u8>,
     half_max: usize,
     bytes: u64,
-}
-
-/// Number of bytes kept of a truncated output, at its beginning and at its end.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct KeptOutputSizes {
-    pub(crate) head_bytes: usize,
-    pub(crate) tail_bytes: usize,
 }
 
 impl fmt::Debug for CapturedOutput {
@@ -266,13 +260,9 @@ impl CapturedOutput {
         self.tail.extend_from_slice(rest);
         // Trimmed rarely, so that many small chunks cost no more than one large chunk.
         if self.tail.len() > self.half_max.saturating_mul(2).max(32 * 1024) {
-            self.drop_oldest_tail_bytes();
+            let excess = self.tail.len().saturating_sub(self.half_max);
+            self.tail.drain(..excess);
         }
-    }
-
-    fn drop_oldest_tail_bytes(&mut self) {
-        let excess = self.tail.len().saturating_sub(self.half_max);
-        self.tail.drain(..excess);
     }
 
     /// Returns the kept bytes from the end of the output.
@@ -291,13 +281,10 @@ impl CapturedOutput {
         self.bytes.saturating_sub(kept_bytes as u64)
     }
 
-    /// Returns how many bytes are kept at both ends of a truncated output. `None` if nothing was
-    /// dropped.
-    pub(crate) fn kept_sizes(&self) -> Option<KeptOutputSizes> {
-        (self.dropped_bytes() > 0).then(|| KeptOutputSizes {
-            head_bytes: self.head.len(),
-            tail_bytes: self.kept_tail().len(),
-        })
+    /// Returns how many bytes are kept of the beginning and of the end of a truncated output.
+    /// `None` if nothing was dropped.
+    pub(crate) fn kept_sizes(&self) -> Option<(usize, usize)> {
+        (self.dropped_bytes() > 0).then(|| (self.head.len(), self.kept_tail().len()))
     }
 
     /// Returns the whole output. `None` if some of it was dropped.
@@ -360,10 +347,9 @@ impl fmt::Display for ProgramExit {
         match self {
             Self::Code(code) => write!(f, "exited with code {code}"),
             Self::Signal(signal) => write!(f, "was killed by signal {signal}"),
-            Self::TimedOut(Millis(time)) if time % 1_000 == 0 => {
-                write!(f, "timed out after {} s and was killed", time / 1_000)
+            Self::TimedOut(time) => {
+                write!(f, "timed out after {} and was killed", format_duration(*time))
             }
-            Self::TimedOut(Millis(time)) => write!(f, "timed out after {time} ms and was killed"),
             Self::OutputLimit(bytes) => write!(f, "printed more than {bytes} bytes and was killed"),
         }
     }

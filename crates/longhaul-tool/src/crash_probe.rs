@@ -10,15 +10,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::{IdError, ToolName};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::time::{Clock, Millis};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::typed::{TypedToolError, parse_input, tool_spec};
+
 /// Maximum delay that a call may request.
 const DELAY_MAX: Millis = Millis::from_secs(60);
+const DESCRIPTION: &str = "Appends a line with this note to the crash probe file. For crash tests.";
 
 /// A test tool whose calls append a line to a file.
 #[derive(Debug)]
@@ -29,12 +32,13 @@ struct CrashTestTool {
     clock: Arc<dyn Clock>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CrashTestToolInput {
+    #[schemars(length(max = 1_000))]
     note: String,
-    #[serde(default)]
-    delay_ms: u64,
+    #[schemars(range(max = DELAY_MAX.0))]
+    delay_ms: Option<u64>,
 }
 
 /// Returns the tools `probe_read` (effect class pure: no side effects), `probe_write` (keyed:
@@ -42,11 +46,14 @@ struct CrashTestToolInput {
 pub fn crash_test_tools(
     file: impl Into<PathBuf>,
     clock: &Arc<dyn Clock>,
-) -> Result<Vec<Arc<dyn Tool>>, IdError> {
+) -> Result<Vec<Arc<dyn Tool>>, TypedToolError> {
     let file: Arc<Path> = file.into().into();
-    let tool = |name, class| -> Result<Arc<dyn Tool>, IdError> {
+    let tool = |name, class| -> Result<Arc<dyn Tool>, TypedToolError> {
         Ok(Arc::new(CrashTestTool {
-            spec: crash_test_tool_spec(name)?,
+            spec: ToolSpec {
+                timeout: Some(Millis::from_secs(2 * 60)),
+                ..tool_spec::<CrashTestToolInput>(name, DESCRIPTION)?
+            },
             class,
             path: Arc::clone(&file),
             clock: Arc::clone(clock),
@@ -57,26 +64,6 @@ pub fn crash_test_tools(
         tool("probe_write", EffectClass::Keyed)?,
         tool("probe_send", EffectClass::Once)?,
     ])
-}
-
-fn crash_test_tool_spec(name: &str) -> Result<ToolSpec, IdError> {
-    Ok(ToolSpec {
-        name: ToolName::new(name)?,
-        description: "Appends a line with this note to the crash probe file. For crash tests."
-            .into(),
-        schema: json!({
-            "type": "object",
-            "properties": {
-                "note": { "type": "string", "maxLength": 1_000 },
-                "delay_ms": { "type": "integer", "minimum": 0, "maximum": DELAY_MAX.0 },
-            },
-            "required": ["note"],
-            "additionalProperties": false,
-        }),
-        can_verify: false,
-        in_doubt: None,
-        timeout: Some(Millis::from_secs(2 * 60)),
-    })
 }
 
 #[async_trait]
@@ -95,10 +82,9 @@ impl Tool for CrashTestTool {
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: CrashTestToolInput =
-            serde_json::from_value(input).map_err(|error| ToolFailure::new(error.to_string()))?;
+        let input: CrashTestToolInput = parse_input(&self.spec, input)?;
         // Half of the delay before the write and half after it, so that crashes hit both sides.
-        let half = Millis(input.delay_ms / 2);
+        let half = Millis(input.delay_ms.unwrap_or_default() / 2);
         self.clock.sleep(half).await;
         let line = json!({
             "tool": self.spec.name,

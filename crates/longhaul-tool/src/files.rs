@@ -30,39 +30,22 @@ use crate::files::workspace::Workspace;
 use crate::files::write::WriteFileTool;
 use crate::typed::TypedToolError;
 
-/// The file tools for a directory that agents work in.
-#[derive(Debug, Clone)]
-pub struct FileTools {
-    root: PathBuf,
+/// Returns `read_file`, `write_file`, `edit_file`, `list_files` and `search_files` for the workspace
+/// in `root`, which itself may be a symbolic link.
+///
+/// Agents can't access the protected files and folders, for example the runtime's data, under
+/// whatever name.
+pub fn file_tools(
+    root: impl Into<PathBuf>,
     protected: Vec<PathBuf>,
     clock: Arc<dyn Clock>,
-}
-
-impl FileTools {
-    /// Creates the tools for the workspace in `root`, which itself may be a symbolic link.
-    pub fn new(root: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
-        Self { root: root.into(), protected: Vec::new(), clock }
-    }
-
-    /// Protects these files and folders from agents, for example the runtime's data, under whatever
-    /// name they are accessed.
-    pub fn with_protected_paths(mut self, protected: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.protected.extend(protected);
-        self
-    }
-
-    /// Returns `read_file`, `write_file`, `edit_file`, `list_files` and `search_files` for this
-    /// workspace.
-    pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, TypedToolError> {
-        let workspace = Workspace::new(self.root.clone(), self.protected.clone());
-        let clock = Arc::clone(&self.clock);
-        let list = ListFilesTool { workspace: workspace.clone(), clock: clock.clone() };
-        Ok(vec![
-            disk_tool(ReadFileTool(workspace.clone()))?,
-            disk_tool(WriteFileTool(workspace.clone()))?,
-            disk_tool(EditFileTool(workspace.clone()))?,
-            disk_tool(list)?,
-            disk_tool(SearchFilesTool { workspace, clock })?,
-        ])
-    }
+) -> Result<Vec<Arc<dyn Tool>>, TypedToolError> {
+    let workspace = Workspace::new(root.into(), protected);
+    Ok(vec![
+        disk_tool(ReadFileTool(workspace.clone()))?,
+        disk_tool(WriteFileTool(workspace.clone()))?,
+        disk_tool(EditFileTool(workspace.clone()))?,
+        disk_tool(ListFilesTool { workspace: workspace.clone(), clock: clock.clone() })?,
+        disk_tool(SearchFilesTool { workspace, clock })?,
+    ])
 }

@@ -86,21 +86,17 @@ impl DiskTool for LogInteractionTool {
             // The only injected value that is logged: the others may be secrets.
             "recipient": ctx.context.get("recipient"),
         });
-        self.append_once_per_key(&ctx.idempotency_key, &line).map_err(|error| {
+        let append = || -> Result<(), FsError> {
+            let log = self.log.lock_or_create()?;
+            match log.lines_with_key(&ctx.idempotency_key)?.is_empty() {
+                true => log.append(&line),
+                false => Ok(()),
+            }
+        };
+        append().map_err(|error| {
             format!("the log `{}` can't be written: {error}", self.log.display_path())
         })?;
         Ok(ToolOutput::text("The interaction was logged."))
-    }
-}
-
-impl LogInteractionTool {
-    /// Appends a line to the log unless it already has a line with this key.
-    fn append_once_per_key(&self, key: &str, line: &Value) -> Result<(), FsError> {
-        let log = self.log.lock_or_create()?;
-        match log.lines_with_key(key)?.is_empty() {
-            true => log.append(line),
-            false => Ok(()),
-        }
     }
 }
 

@@ -14,8 +14,7 @@ use rustix::fs::{self as sys, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use serde_json::Value;
 
-use crate::location::FileLocation;
-use crate::openat::{is_regular_file, lock_handle_if_supported, open_file};
+use crate::location::{FileLocation, is_regular_file, lock_handle_if_supported, open_file};
 use crate::safe_dir::FsError;
 
 /// Maximum length of a line in bytes. A longer line was not written by us and is skipped.

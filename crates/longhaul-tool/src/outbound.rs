@@ -9,7 +9,7 @@ mod resolver;
 
 use std::error::Error as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,6 +17,7 @@ use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap};
 use reqwest::{Client, ClientBuilder, Method};
 use url::{Host, Url};
 
+use longhaul_core::duration::format_duration;
 use longhaul_core::net::{self, NetworkZone};
 use longhaul_core::port::outbound::{
     NetworkScope, OutboundError, OutboundHttpClient, OutboundRequest, OutboundResponse,
@@ -26,7 +27,6 @@ use longhaul_core::time::{Clock, Millis};
 use crate::outbound::allowlist::AllowedAddresses;
 use crate::outbound::hop::{RequestHop, forbidden, parse_url, redacted_url};
 use crate::outbound::resolver::{FilteringResolver, HostLookupError, SystemDnsResolver};
-use crate::tls::ensure_crypto_provider;
 
 pub use crate::outbound::allowlist::{Allowlist, AllowlistError};
 pub use crate::outbound::resolver::DnsResolver;
@@ -242,6 +242,15 @@ const PRIVATE_ADDRESS: &str = "the address is private or reserved; the owner of 
                       with `allow` under [outbound] in longhaul.toml, such as \
                       allow = [\"127.0.0.1:8080\"], and `longhaul trust`";
 
+/// Installs a TLS crypto provider for this process if none is installed yet.
+pub fn ensure_crypto_provider() {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| {
+        // An error means that a provider is already installed, which is fine.
+        _ = rustls::crypto::ring::default_provider().install_default();
+    });
+}
+
 fn client_builder(resolver: FilteringResolver) -> ClientBuilder {
     Client::builder()
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
@@ -349,13 +358,6 @@ fn root_cause_message(error: &dyn std::error::Error) -> String {
         root_cause = source;
     }
     root_cause.to_string().chars().take(300).collect()
-}
-
-fn format_duration(duration: Millis) -> String {
-    match duration.0 % 1_000 {
-        0 => format!("{} s", duration.0 / 1_000),
-        _ => format!("{} ms", duration.0),
-    }
 }
 
 #[cfg(test)]

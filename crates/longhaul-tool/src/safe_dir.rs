@@ -14,8 +14,7 @@ use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::filename_fold::fold_case;
-use crate::location::FileLocation;
-use crate::openat::{is_regular_file, make_folder, open_file, open_folder};
+use crate::location::{FileLocation, is_regular_file, make_folder, open_file, open_folder};
 
 /// Why a file or a folder can't be accessed.
 #[derive(Debug, thiserror::Error)]

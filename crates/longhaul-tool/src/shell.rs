@@ -24,6 +24,7 @@ use longhaul_core::policy::effect_facts::{ANY_HOST, PredictedEffects};
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::time::{Clock, Millis};
 
+use crate::command::DEFAULT_PATH;
 use crate::files::path::join_parts;
 use crate::files::protected::PathAccess;
 use crate::files::workspace::{Workspace, fs_error_message};
@@ -36,8 +37,6 @@ const TIMEOUT_SECS: u64 = 2 * 60;
 const TIMEOUT_SECS_MAX: u64 = 30 * 60;
 /// Maximum length of a command line in bytes.
 const COMMAND_BYTES_MAX: usize = 64 * 1024;
-/// `PATH` of a command if this process itself has no `PATH`.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// Environment variables that a command inherits from this process, each with the value that is
 /// used if the variable is not set. `None` means that the command then does not have it either.
 const INHERITED_ENV: [(&str, Option<&str>); 3] =

@@ -20,6 +20,7 @@ use crate::filename_fold::escape_for_message;
 use crate::files::path::{self, SKILL};
 use crate::files::protected::{self, PathAccess};
 use crate::files::text::decode_utf8;
+use crate::location::FileLocation;
 use crate::safe_dir::{DirHandle, FsError, SafeDir};
 use crate::typed::TypedToolError;
 
@@ -35,39 +36,18 @@ const LISTED_MAX: usize = 200;
 /// Maximum depth of nested folders that are listed.
 const DEPTH_MAX: usize = 5;
 
-/// The folders of a project that hold skills.
-#[derive(Debug, Clone)]
-pub struct SkillFolders {
-    root: PathBuf,
-    folders: Vec<Vec<String>>,
+/// Returns the tool `read_skill` for the skills in these folders of `root`. Earlier folders take
+/// precedence. Agents can't read the protected files and folders.
+pub fn read_skill_tool(
+    root: impl Into<FileLocation>,
+    folders: &[&str],
     protected: Vec<PathBuf>,
-}
-
-impl SkillFolders {
-    /// Creates the collection of skills in these folders of `root`. Earlier folders take
-    /// precedence.
-    pub fn new(root: impl Into<PathBuf>, folders: &[&str]) -> Self {
-        let parts = |folder: &&str| folder.split('/').map(str::to_owned).collect();
-        Self {
-            root: root.into(),
-            folders: folders.iter().map(parts).collect(),
-            protected: Vec::new(),
-        }
-    }
-
-    /// Makes these files and folders unreadable for agents.
-    pub fn with_protected_paths(mut self, protected: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.protected.extend(protected);
-        self
-    }
-
-    /// Creates the tool `read_skill` for the skills in these folders.
-    pub fn into_read_skill_tool(self) -> Result<Arc<dyn Tool>, TypedToolError> {
-        disk_tool(ReadSkillTool {
-            dir: SafeDir::new(self.root).with_protected_paths(self.protected),
-            folders: self.folders,
-        })
-    }
+) -> Result<Arc<dyn Tool>, TypedToolError> {
+    let parts = |folder: &&str| folder.split('/').map(str::to_owned).collect();
+    disk_tool(ReadSkillTool {
+        dir: SafeDir::new(root).with_protected_paths(protected),
+        folders: folders.iter().map(parts).collect(),
+    })
 }
 
 #[derive(Debug)]

@@ -2,18 +2,19 @@
 //! before the tool is called.
 //!
 //! Invariant: values that the runtime injects are passed in the context, not in the input. They are
-//! not part of the schema, and the model can't set them.
-
-mod schema;
+//! not part of the schema, and the model can't set them. A schema has no external references: types
+//! are inlined, and only a recursive type is defined under `$defs`.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use schemars::transform::transform_subschemas;
+use schemars::{JsonSchema, Schema};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::id::{IdError, ToolName};
@@ -68,15 +69,6 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
         None
     }
 
-    /// Returns the texts that approval rules match, from the input as JSON that is not parsed into
-    /// `Self::Input` yet. Override it if they can be determined even for an input that does not
-    /// match the type.
-    fn rule_match_texts_from_json(&self, input: &Value) -> Vec<String> {
-        let typed = Self::Input::deserialize(input).ok();
-        let texts = typed.and_then(|typed| self.rule_match_texts(&typed));
-        texts.unwrap_or_else(|| vec![canonical_json(input)])
-    }
-
     /// Returns what a call would change, for the person who approves it. Must be fast and change
     /// nothing.
     async fn predict_effects(&self, _input: Self::Input, _ctx: &ToolContext) -> PredictedEffects {
@@ -104,11 +96,7 @@ pub enum TypedToolError {
         "the input of the tool `{tool}` is {found}, but it must be an object: make its type a \
          struct with named fields, and put the varying part into one of them"
     )]
-    InputNotObject {
-        tool: ToolName,
-        /// What the input type is instead of an object.
-        found: &'static str,
-    },
+    InputNotObject { tool: ToolName, found: &'static str },
 }
 
 /// Returns the [`Tool`] of a typed tool. Fails if its name or its input type is invalid.
@@ -128,7 +116,7 @@ pub(crate) fn tool_spec<I: JsonSchema>(
     description: &str,
 ) -> Result<ToolSpec, TypedToolError> {
     let name = ToolName::new(name)?;
-    let schema = match schema::input_schema::<I>() {
+    let schema = match input_schema::<I>() {
         Ok(schema) => schema,
         Err(found) => return Err(TypedToolError::InputNotObject { tool: name, found }),
     };
@@ -177,7 +165,9 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
     }
 
     fn rule_match_texts(&self, input: &Value) -> Vec<String> {
-        self.tool.rule_match_texts_from_json(input)
+        let typed = T::Input::deserialize(input).ok();
+        let texts = typed.and_then(|typed| self.tool.rule_match_texts(&typed));
+        texts.unwrap_or_else(|| vec![canonical_json(input)])
     }
 
     fn is_cancel_safe(&self) -> bool {
@@ -202,5 +192,98 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
             // An input that can't be parsed was never called with.
             Err(_) => VerifyOutcome::Unknown,
         }
+    }
+}
+
+/// Returns the JSON Schema (draft 2020-12) of a tool's input type. The error says what the type is
+/// if it is not an object.
+fn input_schema<T: JsonSchema>() -> Result<Value, &'static str> {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    simplify(&mut schema);
+    let Value::Object(mut schema) = schema.to_value() else {
+        return Err("anything");
+    };
+    let choices = ["oneOf", "anyOf", "allOf"];
+    if choices.iter().any(|choice| schema.contains_key(*choice)) {
+        return Err("a choice between several types");
+    }
+    if schema.get("type").and_then(Value::as_str) != Some("object") {
+        return Err("not an object");
+    }
+    // The tool has a name and a description of its own.
+    schema.remove("title");
+    schema.remove("description");
+    schema.entry("properties").or_insert_with(|| json!({}));
+    Ok(Value::Object(schema))
+}
+
+/// Removes schema keywords that some model providers reject and no model needs.
+fn simplify(schema: &mut Schema) {
+    transform_subschemas(&mut simplify, schema);
+    let Some(schema) = schema.as_object_mut() else {
+        return;
+    };
+    // `uint8` and the like are not JSON Schema formats. The limits stay.
+    let kinds = schema.get("type").map_or(&[][..], |kind| {
+        kind.as_array().map_or_else(|| std::slice::from_ref(kind), Vec::as_slice)
+    });
+    if kinds.iter().any(|kind| kind == "integer" || kind == "number") {
+        schema.remove("format");
+    }
+    // Line breaks of a wrapped comment are removed, paragraphs are kept.
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        let paragraphs = text.split("\n\n").map(|lines| lines.replace('\n', " "));
+        *text = paragraphs.collect::<Vec<_>>().join("\n\n");
+    }
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let is_required = |name: &str| {
+        let names = required.as_array().into_iter().flatten();
+        names.into_iter().any(|required| required == name)
+    };
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    for (name, property) in properties.into_iter().flatten() {
+        if let Value::Object(property) = property
+            && !is_required(name)
+        {
+            remove_null(property);
+        }
+    }
+}
+
+/// Removes `null` from the schema of an optional property, because a model leaves the property out
+/// instead. Providers differ most in how they treat lists of types.
+fn remove_null(property: &mut Map<String, Value>) {
+    let is_null = |value: &Value| value.is_null() || value == "null" || value["type"] == "null";
+    for list in ["type", "enum", "anyOf"] {
+        let Some(Value::Array(values)) = property.get_mut(list) else {
+            continue;
+        };
+        values.retain(|value| !is_null(value));
+        let mut remaining = std::mem::take(values);
+        match (list, remaining.len()) {
+            ("type", 1) => {
+                property.insert(list.to_owned(), remaining.remove(0));
+            }
+            ("anyOf", 1) => {
+                property.remove(list);
+                let Value::Object(object) = remaining.remove(0) else {
+                    continue;
+                };
+                for (key, value) in object {
+                    // The field's own description takes precedence over that of its type.
+                    property.entry(key).or_insert(value);
+                }
+            }
+            _ => {
+                property.insert(list.to_owned(), Value::Array(remaining));
+            }
+        }
+    }
+    if property.get("default").is_some_and(Value::is_null) {
+        property.remove("default");
     }
 }

@@ -74,7 +74,7 @@ impl DiskTool for ReadFileTool {
         let snapshot = file.read_snapshot(FILE_BYTES_MAX);
         let bytes = snapshot.map_err(|error| target.fs_error(error))?.bytes;
         let display_path = &target.display;
-        if ImageInfo::has_image_signature(&bytes) && !is_text(&bytes) {
+        if ImageInfo::media_type(&bytes).is_some() && !is_text(&bytes) {
             let image = ImageInfo::parse(&bytes).ok_or(ImageError::UnsupportedFormat);
             let output = image.and_then(|info| image_output(&info, bytes, &ctx.images));
             return output.map_err(|error| {

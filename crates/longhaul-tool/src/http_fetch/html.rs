@@ -6,9 +6,6 @@
 use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer};
 use url::Url;
 
-use crate::http_fetch::element::{
-    CONTENT_START_ELEMENTS, NOISE_ELEMENTS, RAW_TEXT_ELEMENTS, line_breaks_around,
-};
 use crate::http_fetch::writer::TextWriter;
 
 /// Maximum length of the text rendered from a page, in bytes.
@@ -21,6 +18,27 @@ const LINK_BYTES_MAX: usize = 2_000;
 const NESTED_MAX: usize = 64;
 /// Maximum number of columns of a table that gets a separator line below its header.
 const COLUMNS_MAX: usize = 32;
+
+/// HTML elements whose content is always skipped, such as `script`: it is not readable text.
+const RAW_TEXT_ELEMENTS: [&[u8]; 6] =
+    [b"script", b"style", b"noscript", b"iframe", b"noembed", b"textarea"];
+/// HTML elements that usually hold no content of the page, such as `nav`. They are skipped unless
+/// their end tag is missing.
+const NOISE_ELEMENTS: [&[u8]; 10] = [
+    b"nav",
+    b"template",
+    b"svg",
+    b"object",
+    b"canvas",
+    b"audio",
+    b"video",
+    b"select",
+    b"button",
+    b"dialog",
+];
+/// HTML elements that start the main content of a page. A skipped `nav` element without an end tag
+/// ends before them.
+const CONTENT_START_ELEMENTS: [&[u8]; 3] = [b"main", b"article", b"h1"];
 
 /// Returns the text of a page. Relative links are resolved against `base`.
 pub(super) fn html_to_text(html: &str, base: &Url) -> String {
@@ -118,7 +136,10 @@ impl<'a> HtmlPageReader<'a> {
         }
         match name {
             b"title" => self.in_title = self.title.is_empty() && !tag.self_closing,
-            b"base" => self.set_base_url(tag),
+            b"base" if self.base_override.is_none() => {
+                let href = tag_attribute(tag, b"href");
+                self.base_override = href.and_then(|href| self.base.join(&href).ok());
+            }
             b"a" => self.begin_link(tag),
             b"img" => self.add_image_alt_text(tag),
             b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
@@ -134,7 +155,10 @@ impl<'a> HtmlPageReader<'a> {
                     self.tables.push(TableState::default());
                 }
             }
-            b"tr" => self.start_table_row(),
+            b"tr" => {
+                self.end_table_row();
+                self.writer.require_line_breaks(1);
+            }
             b"td" | b"th" => self.start_table_cell(name == b"th"),
             b"pre" if !self.verbatim => {
                 self.writer.require_line_breaks(2);
@@ -235,11 +259,6 @@ impl<'a> HtmlPageReader<'a> {
         self.writer.add_list_item_mark(&mark);
     }
 
-    fn start_table_row(&mut self) {
-        self.end_table_row();
-        self.writer.require_line_breaks(1);
-    }
-
     fn start_table_cell(&mut self, is_header_cell: bool) {
         let Some(table) = self.tables.last_mut() else {
             self.writer.request_space();
@@ -268,13 +287,6 @@ impl<'a> HtmlPageReader<'a> {
         if is_head && is_first && (2..=COLUMNS_MAX).contains(&cells) {
             self.writer.add_markup(&vec!["---"; cells].join(" | "));
             self.writer.require_line_breaks(1);
-        }
-    }
-
-    fn set_base_url(&mut self, tag: &StartTag<()>) {
-        if self.base_override.is_none() {
-            self.base_override =
-                tag_attribute(tag, b"href").and_then(|href| self.base.join(&href).ok());
         }
     }
 
@@ -330,6 +342,18 @@ impl<'a> HtmlPageReader<'a> {
             page.push_str("\n\n[The page is longer; the rest is left out.]");
         }
         page
+    }
+}
+
+/// Returns the number of line breaks around the text of an HTML element.
+fn line_breaks_around(element_name: &[u8]) -> usize {
+    match element_name {
+        b"p" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"blockquote" | b"article"
+        | b"section" | b"main" | b"header" | b"footer" | b"aside" | b"dl" | b"figure"
+        | b"fieldset" | b"details" => 2,
+        b"div" | b"br" | b"li" | b"dt" | b"dd" | b"form" | b"figcaption" | b"summary"
+        | b"address" | b"option" | b"caption" | b"legend" | b"body" | b"center" => 1,
+        _ => 0,
     }
 }
 

@@ -1,5 +1,10 @@
 //! Builds a text from words, line breaks and marks such as `# ` or `- `. Repeated spaces and empty
 //! lines are merged, and a mark without text after it is removed.
+//!
+//! Invariant: invisible text is left out. It is not meant for people, so it is not shown to a model
+//! either.
+
+use longhaul_core::sanitize::is_invisible;
 
 /// Maximum indentation of nested lists, in levels.
 const INDENT_MAX: usize = 12;
@@ -57,7 +62,7 @@ impl TextWriter {
         for c in text.chars() {
             if c.is_whitespace() {
                 self.pending_space = true;
-            } else if is_visible(c) {
+            } else if !is_invisible(c) {
                 self.flush_pending_whitespace(self.indent);
                 self.pending_mark = None;
                 self.out.push(c);
@@ -69,7 +74,7 @@ impl TextWriter {
     pub(super) fn add_verbatim_text(&mut self, text: &str) {
         self.flush_pending_whitespace(self.indent);
         self.pending_mark = None;
-        let is_kept = |c: &char| matches!(c, '\n' | '\t') || is_visible(*c);
+        let is_kept = |c: &char| matches!(c, '\n' | '\t') || !is_invisible(*c);
         self.out.extend(text.chars().filter(is_kept));
     }
 
@@ -159,13 +164,4 @@ impl TextWriter {
             self.out.push(' ');
         }
     }
-}
-
-/// Returns whether a character is visible. Invisible text is not meant for people, so it is not
-/// shown to a model either.
-fn is_visible(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c,
-            '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde_json::json;
 use url::Url;
 
 use longhaul_core::port::outbound::{NetworkScope, OutboundRequest};
@@ -76,7 +77,7 @@ impl DeliveryChannel {
         envelope: &MessageEnvelope,
     ) -> Result<String, DeliveryError> {
         let command = Command {
-            stdin: format!("{}\n", envelope.to_json()).into_bytes(),
+            stdin: format!("{}\n", json!(envelope)).into_bytes(),
             timeout: COMMAND_TIMEOUT,
             ..Command::new(argv, &self.root)
         };
@@ -108,7 +109,7 @@ impl DeliveryChannel {
                 ("content-type".into(), "application/json".into()),
                 ("idempotency-key".into(), envelope.key.clone()),
             ],
-            body: envelope.to_json().to_string().into_bytes(),
+            body: json!(envelope).to_string().into_bytes(),
             timeout: REQUEST_TIMEOUT_MAX,
             bytes_max: 64 * 1024,
             network_scope: self.reach,
@@ -174,7 +175,7 @@ fn append_unless_present(
     if state.is_started_after(envelope.epoch) {
         return Err(DeliveryError { reason: TAKEN_OVER.to_owned(), is_certain: true });
     }
-    let result = locked_outbox.append(&envelope.to_json());
+    let result = locked_outbox.append(&json!(envelope));
     result.map(|()| String::new()).map_err(|reason| error(reason, false))
 }
 

@@ -66,8 +66,12 @@ impl DeliveryLog {
             return Ok(DeliveryState::NoRecord);
         };
         let state = logged_state(&log, key)?;
-        let is_other_host = state == DeliveryState::NotStarted && !is_from_this_host(&log)?;
-        Ok(if is_other_host { DeliveryState::NoRecord } else { state })
+        // A copy of another machine's log lacks the deliveries that were started on this machine
+        // before the copy was made, and those that were started on the other machine afterwards.
+        let first = log.first_line()?.map(LogLine::from_json).unwrap_or_default();
+        let is_from_this_host = first.kind == "host" && first.host == host_name();
+        let is_unknown = matches!(state, DeliveryState::NotStarted) && !is_from_this_host;
+        Ok(if is_unknown { DeliveryState::NoRecord } else { state })
     }
 
     /// Logs that a message is about to be sent, unless it was delivered already, or another worker
@@ -132,14 +136,6 @@ impl DeliveryLog {
 fn host_name() -> String {
     let uname = rustix::system::uname();
     uname.nodename().to_string_lossy().into_owned()
-}
-
-/// Returns whether the log was created on this machine. A copy of another machine's log lacks the
-/// deliveries that were started on this machine before the copy was made, and those that were
-/// started on the other machine afterwards.
-fn is_from_this_host(log: &LockedJsonLines) -> Result<bool, FsError> {
-    let first = log.first_line()?.map(LogLine::from_json).unwrap_or_default();
-    Ok(first.kind == "host" && first.host == host_name())
 }
 
 /// Returns the state of the delivery with this key: the last line with the key counts, but a

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use longhaul_core::id::{CallId, Epoch, RunId, ThreadKey};
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
@@ -16,13 +17,15 @@ const RECIPIENT: &str = "recipient";
 pub(super) const TEXT_LENGTH_MAX: usize = 20_000;
 const RECIPIENT_BYTES_MAX: usize = 1_000;
 
-/// A message with its recipient and metadata.
-#[derive(Debug, Clone)]
+/// A message with its recipient and metadata. Its JSON is what is delivered; the receiver can detect
+/// duplicates by the key.
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct MessageEnvelope {
     pub(super) key: String,
     pub(super) run: RunId,
     pub(super) call: CallId,
     /// Epoch of the claim under which the message is sent. The receiver does not get it.
+    #[serde(skip)]
     pub(super) epoch: Epoch,
     thread: Option<ThreadKey>,
     pub(super) recipient: String,
@@ -40,19 +43,6 @@ impl MessageEnvelope {
             thread: ctx.thread.clone(),
             recipient,
             text,
-        })
-    }
-
-    /// Returns the message as the JSON that is delivered. The receiver can detect duplicates by the
-    /// key.
-    pub(super) fn to_json(&self) -> Value {
-        json!({
-            "key": self.key,
-            "run": self.run,
-            "call": self.call,
-            "thread": self.thread,
-            "recipient": self.recipient,
-            "text": self.text,
         })
     }
 }

@@ -3,8 +3,6 @@
 //! Invariant: only the owner of a project can extend the allowlist, and an entry allows nothing
 //! beyond the host and port it names.
 
-use std::net::IpAddr;
-
 use url::Host;
 
 /// Ports that outbound requests may always use.
@@ -30,9 +28,8 @@ enum HostPattern {
     All,
     /// Every subdomain of this host name.
     Subdomains(String),
-    /// The host with exactly this name.
-    Name(String),
-    Address(IpAddr),
+    /// The host with exactly this name or address.
+    Host(Host),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,9 +73,7 @@ impl Allowlist {
         let matching_rules = self.rules.iter().filter(|rule| rule.matches(host, port));
         let mut matching_rules = matching_rules.peekable();
         let has_matching_rule = matching_rules.peek().is_some();
-        if matching_rules
-            .any(|rule| matches!(rule.host, HostPattern::Name(_) | HostPattern::Address(_)))
-        {
+        if matching_rules.any(|rule| matches!(rule.host, HostPattern::Host(_))) {
             return Ok(AllowedAddresses::Listed);
         }
         if private || self.allow_private {
@@ -134,7 +129,7 @@ impl HostPattern {
             return Some(Self::All);
         }
         if let Ok(ip) = text.parse() {
-            return Some(Self::Address(ip));
+            return Some(Self::Host(Host::Ipv6(ip)));
         }
         let (is_wildcard, name) = match text.strip_prefix("*.") {
             Some(name) => (true, name),
@@ -149,9 +144,10 @@ impl HostPattern {
             (Host::Domain(name), true) => {
                 Some(Self::Subdomains(format!(".{}", without_trailing_dot(&name))))
             }
-            (Host::Domain(name), false) => Some(Self::Name(without_trailing_dot(&name).to_owned())),
-            (Host::Ipv4(ip), false) => Some(Self::Address(ip.into())),
-            (Host::Ipv6(ip), false) => Some(Self::Address(ip.into())),
+            (Host::Domain(name), false) => {
+                Some(Self::Host(Host::Domain(without_trailing_dot(&name).to_owned())))
+            }
+            (address, false) => Some(Self::Host(address)),
             (Host::Ipv4(_) | Host::Ipv6(_), true) => None,
         }
     }
@@ -162,10 +158,12 @@ impl HostPattern {
             (Self::Subdomains(end), Host::Domain(name)) => {
                 without_trailing_dot(name).ends_with(end.as_str())
             }
-            (Self::Name(allowed), Host::Domain(name)) => without_trailing_dot(name) == allowed,
-            (Self::Address(IpAddr::V4(allowed)), Host::Ipv4(ip)) => allowed == ip,
-            (Self::Address(IpAddr::V6(allowed)), Host::Ipv6(ip)) => allowed == ip,
-            (Self::Subdomains(_) | Self::Name(_) | Self::Address(_), _) => false,
+            (Self::Host(Host::Domain(allowed)), Host::Domain(name)) => {
+                without_trailing_dot(name) == allowed
+            }
+            (Self::Host(Host::Ipv4(allowed)), Host::Ipv4(ip)) => allowed == ip,
+            (Self::Host(Host::Ipv6(allowed)), Host::Ipv6(ip)) => allowed == ip,
+            (Self::Subdomains(_) | Self::Host(_), _) => false,
         }
     }
 }

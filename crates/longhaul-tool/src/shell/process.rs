@@ -15,14 +15,11 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::port::tool::{PartialToolOutput, Progress, ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis};
 
-use crate::command::{CapturedOutput, ProcessGroup, ProgramExit};
+use crate::command::{CapturedOutput, ProcessGroup, ProgramExit, within_pipe_grace};
 
 /// Maximum number of bytes kept of a command's output, half of them from the beginning. With the
 /// notes that we add, the result stays below the 10 MiB limit for a stored tool output.
 const OUTPUT_BYTES_MAX: usize = 10 * 1024 * 1024 - 64 * 1024;
-/// How long the output pipe is read after the shell has exited. A process that left the group may
-/// hold the pipe open forever.
-const PIPE_GRACE: Millis = Millis(500);
 /// Interval of progress reports during a command.
 const REPORT_INTERVAL: Millis = Millis::from_secs(1);
 /// Maximum length of an output line in a progress report, in bytes.
@@ -116,33 +113,16 @@ impl ShellProcess {
         };
         self.group.kill();
         if !is_eof {
-            self.drain_output_pipe(clock, &mut buffer).await;
+            let (pipe, output) = (&mut self.pipe, &mut self.output);
+            let drain = async {
+                while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
+                    output.push_bytes(&buffer[..count]);
+                }
+            };
+            within_pipe_grace(clock, drain).await;
         }
         self.partial_output = None;
         Ok(ToolOutput::text(command_result_text(&self.output, exit)))
-    }
-
-    /// Reads what is left in the output pipe, for a limited time.
-    async fn drain_output_pipe(&mut self, clock: &dyn Clock, buffer: &mut [u8]) {
-        let mut deadline = clock.sleep(PIPE_GRACE);
-        loop {
-            tokio::select! {
-                biased;
-                () = deadline.as_mut() => return,
-                result = self.pipe.read(buffer) => match result {
-                    Ok(count @ 1..) => self.output.push_bytes(&buffer[..count]),
-                    Ok(0) | Err(_) => return,
-                },
-            }
-        }
-    }
-
-    /// Reads what is in the output pipe right now, which is at most the pipe's capacity.
-    fn drain_available_output(&mut self) {
-        let mut buffer = vec![0; PIPE_BYTES];
-        if let Ok(count) = rustix::io::read(&self.pipe, &mut buffer) {
-            self.output.push_bytes(&buffer[..count]);
-        }
     }
 
     fn report_progress(&self) {
@@ -157,7 +137,11 @@ impl Drop for ShellProcess {
     fn drop(&mut self) {
         self.group.kill();
         if let Some(partial_output) = self.partial_output.take() {
-            self.drain_available_output();
+            // What is in the pipe right now is at most the pipe's capacity.
+            let mut buffer = vec![0; PIPE_BYTES];
+            if let Ok(count) = rustix::io::read(&self.pipe, &mut buffer) {
+                self.output.push_bytes(&buffer[..count]);
+            }
             partial_output.set_output_so_far(text_with_loss_note(&self.output));
         }
     }
@@ -167,16 +151,14 @@ impl Drop for ShellProcess {
 /// shown the end of a long result and not the place where something is missing.
 fn text_with_loss_note(output: &CapturedOutput) -> String {
     let mut text = output.text_with_gap_note();
-    if let Some(parts) = output.kept_sizes() {
+    if let Some((head_bytes, tail_bytes)) = output.kept_sizes() {
         if !text.ends_with('\n') {
             text.push('\n');
         }
         text.push_str(&format!(
-            "[The command printed {} bytes in total. The first {} and the last {} are kept; the {} between \
-             them are lost. Redirect the output to a file to read all of it.]\n",
+            "[The command printed {} bytes in total. The first {head_bytes} and the last {tail_bytes} are \
+             kept; the {} between them are lost. Redirect the output to a file to read all of it.]\n",
             output.total_bytes(),
-            parts.head_bytes,
-            parts.tail_bytes,
             output.dropped_bytes()
         ));
     }

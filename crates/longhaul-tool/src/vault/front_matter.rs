@@ -30,7 +30,10 @@ pub(crate) fn split_front_matter(text: &str) -> (FrontMatter, &str) {
         if line.trim_end() == "---" {
             let body = &text[end + line.len()..];
             return match parse_yaml_fields(&text[first_line.len()..end]) {
-                Ok(fields) => (FrontMatter::Parsed(fields), strip_leading_blank_line(body)),
+                Ok(fields) => {
+                    let rest = body.strip_prefix("\r\n").or_else(|| body.strip_prefix('\n'));
+                    (FrontMatter::Parsed(fields), rest.unwrap_or(body))
+                }
                 Err(reason) => (FrontMatter::Invalid(reason), text),
             };
         }
@@ -55,11 +58,6 @@ pub(crate) fn render_yaml_fields(fields: &Map<String, Value>) -> String {
     // Fields from JSON can always be serialized. If they could not, the note would be rejected
     // because it does not parse back.
     serde_saphyr::to_string_with_options(fields, options).unwrap_or_default()
-}
-
-fn strip_leading_blank_line(body: &str) -> &str {
-    let rest = body.strip_prefix("\r\n").or_else(|| body.strip_prefix('\n'));
-    rest.unwrap_or(body)
 }
 
 fn parse_yaml_fields(text: &str) -> Result<Map<String, Value>, String> {

@@ -12,8 +12,7 @@ use longhaul_core::port::tool::ToolContext;
 
 use crate::disk_tool::{DiskTool, Reason};
 use crate::safe_dir::{DirHandle, FsError, SafeDir};
-use crate::vault::note::{ParsedNote, note_replacement_error};
-use crate::vault::read::READ_BYTES_MAX;
+use crate::vault::note::{ParsedNote, READ_BYTES_MAX, note_replacement_error};
 use crate::vault::{front_matter, name, note_path};
 
 /// Maximum number of notes that are listed.

@@ -15,6 +15,11 @@ const OWN_KEYS: &[&str] = &["title", "folder", "tags", "confidence", "created", 
 /// Maximum number of tags of a note.
 pub(crate) const TAGS_MAX: usize = 50;
 
+/// Maximum number of bytes read of a note.
+pub(crate) const READ_BYTES_MAX: usize = 256 * 1024;
+/// Hint in the error message for a note that can't be replaced.
+pub(crate) const REPLACE_HINT: &str = "use another title, or let a person fix the file";
+
 /// The note that a call of `vault_write` wants to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NoteDraft {

@@ -22,9 +22,10 @@ use crate::filename_fold::fold_case;
 use crate::prediction;
 use crate::safe_dir::{FileSnapshot, SafeDir};
 use crate::vault::name;
-use crate::vault::note::{NoteDraft, TAGS_MAX, note_replacement_error};
+use crate::vault::note::{
+    NoteDraft, READ_BYTES_MAX, REPLACE_HINT, TAGS_MAX, note_replacement_error,
+};
 use crate::vault::note_path::{self, NotePath, folder_as_stored, name_as_stored};
-use crate::vault::read::{READ_BYTES_MAX, REPLACE_HINT};
 
 /// Maximum length of the content of a note in bytes. With its front matter, the note can be read
 /// back completely.

@@ -161,7 +161,7 @@ async fn a_timeout_ends_the_process_group() {
     clock.advance(Millis::from_secs(9));
     let output = run.await.unwrap();
     assert_eq!(output.exit, ProgramExit::TimedOut(Millis::from_secs(9)));
-    assert_eq!(output.exit.to_string(), "timed out after 9 s and was killed");
+    assert_eq!(output.exit.to_string(), "timed out after 9s and was killed");
     wait_until_gone(parse_pid(&fs::read_to_string(dir.path().join("child")).unwrap())).await;
 }
 

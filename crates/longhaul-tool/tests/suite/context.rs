@@ -12,6 +12,7 @@ use longhaul_core::port::outbound::NetworkScope;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_testkit::clock::SimClock;
+use longhaul_tool::command::Command;
 use longhaul_tool::context::{CommandContextProvider, HttpContextProvider};
 
 use crate::suite::harness::{Server, http_response, shared_client};
@@ -51,10 +52,8 @@ fn command_provider(root: &Path, clock: &SimClock, script: &str) -> CommandConte
     fs::write(root.join("look"), format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(root.join("look"), fs::Permissions::from_mode(0o755)).unwrap();
     CommandContextProvider {
-        argv: vec!["./look".into(), "--key=hush".into()],
-        root: root.into(),
+        command: Command::new(["./look", "--key=hush"], root),
         clock: Arc::new(clock.clone()),
-        timeout: Millis::from_secs(30),
     }
 }
 
@@ -109,10 +108,10 @@ async fn a_failing_command_says_why() {
         assert!(error.contains(expected) && !error.contains("hush"), "{script}: {error}");
     }
     let mut missing_program = command_provider(dir.path(), &clock, "");
-    missing_program.argv = vec!["no-such-program".into()];
+    missing_program.command.argv = vec!["no-such-program".into()];
     let error = missing_program.fetch(&context_request()).await.unwrap_err();
     assert!(error.is_permanent && error.message.contains("not found"), "{error}");
-    missing_program.argv.clear();
+    missing_program.command.argv.clear();
     assert!(missing_program.fetch(&context_request()).await.is_err());
 }
 

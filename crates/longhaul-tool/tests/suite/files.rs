@@ -16,7 +16,7 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext};
 use longhaul_core::time::Clock;
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::FileTools;
+use longhaul_tool::file_tools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -37,9 +37,8 @@ impl Fixture {
         fs::create_dir_all(&root).unwrap();
         fs::create_dir_all(dir.path().join("outside")).unwrap();
         fs::write(dir.path().join("outside/secret.txt"), "the secret").unwrap();
-        let files = FileTools::new(&root, clock)
-            .with_protected_paths([root.join("state"), root.join("runs.db")]);
-        Self { tools: files.tools().unwrap(), dir }
+        let protected = vec![root.join("state"), root.join("runs.db")];
+        Self { tools: file_tools(&root, protected, clock).unwrap(), dir }
     }
 
     fn path(&self, relative_path: &str) -> PathBuf {

@@ -12,7 +12,7 @@ use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::mem_store::MemStore;
-use longhaul_tool::MemoryTools;
+use longhaul_tool::memory::memory_tools;
 
 struct Fixture {
     store: MemStore,
@@ -24,7 +24,7 @@ impl Fixture {
     fn new() -> Self {
         let clock = SimClock::new();
         let store = MemStore::new(clock.clone());
-        let tools = MemoryTools::new(Arc::new(store.clone())).tools().unwrap();
+        let tools = memory_tools(Arc::new(store.clone())).unwrap();
         Self { store, clock, tools }
     }
 

@@ -11,8 +11,9 @@ use longhaul_core::port::tool::{Tool, ToolContext};
 use longhaul_core::time::Clock;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::mem_store::MemStore;
+use longhaul_tool::memory::memory_tools;
 use longhaul_tool::message::{SendMessageConfig, SendMessageTool};
-use longhaul_tool::{FileTools, HttpFetchTool, MemoryTools, ShellTool, VaultTools};
+use longhaul_tool::{HttpFetchTool, ShellTool, file_tools, vault_tools};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -37,11 +38,10 @@ impl Fixture {
             root: "/w".into(),
             allow_private: false,
         };
-        let mut tools = FileTools::new(dir.path(), Arc::clone(&clock)).tools().unwrap();
-        let vault = VaultTools::new(dir.path().join("vault"), Arc::clone(&clock));
-        tools.extend(vault.tools().unwrap());
+        let mut tools = file_tools(dir.path(), Vec::new(), Arc::clone(&clock)).unwrap();
+        tools.extend(vault_tools(dir.path().join("vault"), Arc::clone(&clock)).unwrap());
         let records = Arc::new(MemStore::new(sim_clock));
-        tools.extend(MemoryTools::new(records).tools().unwrap());
+        tools.extend(memory_tools(records).unwrap());
         tools.push(Arc::new(HttpFetchTool::new(shared_client()).unwrap()));
         tools.push(Arc::new(ShellTool::new(dir.path(), [], Arc::clone(&clock)).unwrap()));
         tools.push(Arc::new(SendMessageTool::new(messages, clock, shared_client()).unwrap()));
@@ -200,7 +200,7 @@ async fn hostile_files_are_not_known() {
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     symlink(outside.join("secret.txt"), root.join("link")).unwrap();
     symlink(&outside, root.join("folder")).unwrap();
-    let files = FileTools::new(&root, Arc::new(SimClock::new())).tools().unwrap();
+    let files = file_tools(&root, Vec::new(), Arc::new(SimClock::new())).unwrap();
     let fixture = Fixture { tools: files, dir: fixture.dir };
     let check = async |path: &str, expected_write: &str, expected_edit: &str| {
         let input = json!({ "path": path, "content": "x" });

@@ -8,7 +8,7 @@ use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext};
-use longhaul_tool::SkillFolders;
+use longhaul_tool::read_skill_tool;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -23,9 +23,8 @@ impl Fixture {
         let root = dir.path().join("work");
         fs::create_dir_all(&root).unwrap();
         fs::write(dir.path().join("secret"), "the secret").unwrap();
-        let skills = SkillFolders::new(&root, &["skills", ".claude/skills"]);
-        let tool =
-            skills.with_protected_paths([root.join("skills/style/kept")]).into_read_skill_tool();
+        let protected = vec![root.join("skills/style/kept")];
+        let tool = read_skill_tool(&root, &["skills", ".claude/skills"], protected);
         Self { tool: tool.unwrap(), dir }
     }
 

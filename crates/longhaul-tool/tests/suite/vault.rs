@@ -16,7 +16,7 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext};
 use longhaul_core::time::Millis;
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::VaultTools;
+use longhaul_tool::vault_tools;
 
 /// A vault next to a directory that must not be accessed.
 struct Fixture {
@@ -29,10 +29,10 @@ impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let clock = SimClock::new();
-        let vault = VaultTools::new(dir.path().join("vault"), Arc::new(clock.clone()));
+        let vault = vault_tools(dir.path().join("vault"), Arc::new(clock.clone()));
         fs::create_dir_all(dir.path().join("outside")).unwrap();
         fs::write(dir.path().join("outside/secret.md"), "the secret").unwrap();
-        Self { tools: vault.tools().unwrap(), clock, dir }
+        Self { tools: vault.unwrap(), clock, dir }
     }
 
     fn path(&self, relative_path: &str) -> PathBuf {

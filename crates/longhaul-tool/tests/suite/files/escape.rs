@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::FileTools;
+use longhaul_tool::file_tools;
 use proptest::prelude::{Strategy as _, any, prop, prop_assert, prop_assert_eq, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
@@ -179,16 +179,15 @@ async fn a_workspace_root_may_be_a_symlink() {
     fixture.write_file("a.txt", "the text");
     let link = fixture.dir.path().join("alias");
     symlink(fixture.path(""), &link).unwrap();
-    let files = FileTools::new(&link, Arc::new(SimClock::new()));
-    let tools = files.tools().unwrap();
+    let tools = file_tools(&link, Vec::new(), Arc::new(SimClock::new())).unwrap();
     let real_path = fixture.path("a.txt").canonicalize().unwrap();
     for path in [link.join("a.txt"), real_path, "a.txt".into()] {
         let output = call(&tools[0], json!({ "path": path })).await.unwrap();
         assert!(output.starts_with("1\tthe text"), "{output}");
     }
-    let missing_root = FileTools::new(fixture.dir.path().join("none"), Arc::new(SimClock::new()));
-    let list = missing_root.tools().unwrap()[3].clone();
-    let output = call(&list, json!({})).await.unwrap_err();
+    let missing_root = fixture.dir.path().join("none");
+    let tools = file_tools(missing_root, Vec::new(), Arc::new(SimClock::new())).unwrap();
+    let output = call(&tools[3], json!({})).await.unwrap_err();
     assert!(output.contains("does not exist"), "{output}");
 }
 
