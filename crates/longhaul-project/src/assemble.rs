@@ -6,19 +6,13 @@
 
 pub mod cassettes;
 pub mod context;
-pub mod mcp_client;
 #[cfg(feature = "mcp")]
 pub mod mcp_servers;
-#[cfg(feature = "mcp")]
-mod mcp_start_check;
 pub mod mcp_tools;
-pub mod model_names;
-mod models;
+pub mod models;
 #[cfg(not(feature = "mcp"))]
 mod no_mcp_servers;
-pub mod outbound;
 pub mod redactor;
-pub mod slow_notice;
 pub mod trusted_tools;
 
 use std::io::Write as _;
@@ -37,9 +31,9 @@ use longhaul_engine::guard::redaction::Redaction;
 use longhaul_engine::services::{ContextProviders, ExternalToolSource, ModelResolver};
 use longhaul_engine::tools::registry::{ToolRegistrationError, ToolRegistry};
 use longhaul_engine::worker::WorkerOptions;
-use longhaul_model::store_images::StoreImageSource;
+use longhaul_model::image_source::StoreImageSource;
 use longhaul_tool::{
-    FileLocation, FileTools, ShellTool, SkillFolders, VaultTools, crash_probe, memory,
+    FileLocation, ShellTool, crash_probe, file_tools, memory, read_skill_tool, vault_tools,
 };
 
 use crate::agents::built_in::BUILT_IN_AGENTS;
@@ -49,13 +43,11 @@ use crate::agents::loaded_agents::LoadedAgents;
 use crate::agents::tools::tool_problem;
 use crate::assemble::context::ProjectContextProviders;
 use crate::assemble::mcp_tools::McpTools;
-use crate::assemble::model_names::ProjectModelNames;
-use crate::assemble::models::ModelRegistry;
+use crate::assemble::models::{ModelRegistry, ProjectModelNames};
 #[cfg(not(feature = "mcp"))]
 use crate::assemble::no_mcp_servers as mcp_servers;
-use crate::assemble::outbound::OutboundTools;
 use crate::assemble::redactor::{ProjectRedactor, build_redactor};
-use crate::assemble::trusted_tools::TrustCheckedTools;
+use crate::assemble::trusted_tools::{OutboundTools, TrustCheckedTools};
 use crate::chains::load_chains;
 use crate::config::settings::{Config, StoreUrl};
 use crate::mcp::file::McpFile;
@@ -279,14 +271,10 @@ fn build_tools_without_shell(
     clock: &Arc<dyn Clock>,
     outbound: &OutboundTools,
 ) -> Result<ToolRegistry, AssembleError> {
-    let mut tools: Vec<Arc<dyn Tool>> =
-        VaultTools::new(config.data_folder_location().join("vault"), clock.clone()).tools()?;
-    let files = FileTools::new(&config.root, clock.clone())
-        .with_protected_paths(paths_denied_to_file_tools(config));
-    tools.extend(files.tools()?);
-    let skill_folders = SkillFolders::new(&config.root, skills::SKILL_FOLDERS)
-        .with_protected_paths(paths_denied_to_file_tools(config));
-    tools.push(skill_folders.into_read_skill_tool()?);
+    let denied = paths_denied_to_file_tools(config);
+    let mut tools = vault_tools(config.data_folder_location().join("vault"), clock.clone())?;
+    tools.extend(file_tools(&config.root, denied.clone(), clock.clone())?);
+    tools.push(read_skill_tool(&config.root, skills::SKILL_FOLDERS, denied)?);
     tools.extend(outbound.tools.iter().cloned());
     if let Some(file) = config.crash_test_effect_log_path() {
         tools.extend(crash_probe::crash_test_tools(file, clock)?);

@@ -6,11 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longhaul_core::chain::{
-    ChainRepeatEndCondition, ChainRepeatSpec, ChainSpec, ChainStepCondition, ChainStepSpec,
-};
+use longhaul_core::chain::{ChainRepeatEndCondition, ChainRepeatSpec, ChainSpec, ChainStepSpec};
 use longhaul_core::suggest;
-use longhaul_engine::agent::directory::ChainRegistry;
+use longhaul_engine::agent::ChainRegistry;
 
 use crate::agents::diagnostics::{Diagnostics, Fields, integer};
 use crate::agents::load_context::AgentLoadContext;
@@ -115,25 +113,21 @@ impl LoadedChains {
         text: Result<String, String>,
         agents: &[&str],
     ) {
-        let mut diagnostics = Diagnostics::new(AgentLoadContext::new(Path::new(""), &[]));
+        let mut diagnostics = Diagnostics::new(AgentLoadContext::new(Path::new(""), &[]), &path);
         if let Err(message) = check_chain_name(&name) {
             diagnostics.report_invalid(Position::START, message);
         }
         let spec = match text {
-            Ok(text) => parse_chain(&mut diagnostics, &text, agents),
+            Ok(text) => diagnostics.parse_chain(&text, agents),
             Err(message) => {
                 diagnostics.report_invalid(Position::START, message);
                 None
             }
         };
-        diagnostics.problems.sort_by_key(|diagnostic| diagnostic.position);
-        let is_valid = diagnostics.problems.is_empty();
-        if let Some(spec) = spec.filter(|_| is_valid) {
-            let spec = Arc::new(spec);
-            self.chains.push(LoadedChain { name, spec, path: path.clone(), built_in });
+        if let Some(spec) = spec.filter(|_| diagnostics.is_valid()) {
+            self.chains.push(LoadedChain { name, spec: Arc::new(spec), path, built_in });
         }
-        let problems = diagnostics.problems.into_iter().chain(diagnostics.missing);
-        self.problems.extend(problems.map(|problem| problem.into_problem(&path)));
+        self.problems.extend(diagnostics.take_problems());
     }
 }
 
@@ -150,41 +144,76 @@ fn check_chain_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Parses the text of a chain file, and reports every problem in it.
-fn parse_chain(
-    diagnostics: &mut Diagnostics<'_>,
-    text: &str,
-    agents: &[&str],
-) -> Option<ChainSpec> {
-    let node = match toml::parse(text) {
-        Ok(node) => node,
-        Err(error) => return diagnostics.reject(error.position, error.message),
-    };
-    let file = TableEntry { key: "chain".to_owned(), position: Position::START, node };
-    let mut fields = Fields::new(diagnostics, &file, "steps")?;
-    let description = fields.parse("description", Diagnostics::text);
-    let max_runs = fields.parse("max_runs", integer(1));
-    let Some(entry) = fields.get("steps") else {
-        fields.diagnostics.report_invalid(
-            Position::START,
-            "a chain needs steps: write `[[steps]]` with an `agent`",
-        );
-        fields.finish();
-        return None;
-    };
-    let entries = fields.diagnostics.list_entries(entry).unwrap_or_default();
-    let steps: Vec<Option<ChainStepSpec>> =
-        entries.iter().map(|step| parse_chain_step(fields.diagnostics, step, agents)).collect();
-    fields.finish();
-    // Problems between steps are reported only if each step is readable.
-    let steps: Vec<ChainStepSpec> = steps.into_iter().collect::<Option<_>>()?;
-    let spec = ChainSpec { description, max_runs, steps };
-    for problem in spec.problems() {
-        let step = problem.step.and_then(|step| entries.get(step));
-        let position = step.map_or(entry.position, |step| step_field_position(step, problem.field));
-        diagnostics.report_invalid(position, problem.message);
+impl Diagnostics<'_> {
+    /// Parses the text of a chain file, and reports every problem in it.
+    fn parse_chain(&mut self, text: &str, agents: &[&str]) -> Option<ChainSpec> {
+        let node = match toml::parse(text) {
+            Ok(node) => node,
+            Err(error) => return self.reject(error.position, error.message),
+        };
+        let file = TableEntry { key: "chain".to_owned(), position: Position::START, node };
+        let mut fields = Fields::new(self, &file, "steps")?;
+        let description = fields.parse("description", Diagnostics::text);
+        let max_runs = fields.parse("max_runs", integer(1));
+        let Some(entry) = fields.get("steps") else {
+            fields.diagnostics.report_invalid(
+                Position::START,
+                "a chain needs steps: write `[[steps]]` with an `agent`",
+            );
+            return None;
+        };
+        let entries = fields.diagnostics.list_entries(entry).unwrap_or_default();
+        let steps: Vec<Option<ChainStepSpec>> =
+            entries.iter().map(|step| fields.diagnostics.parse_chain_step(step, agents)).collect();
+        drop(fields);
+        // Problems between steps are reported only if each step is readable.
+        let steps: Vec<ChainStepSpec> = steps.into_iter().collect::<Option<_>>()?;
+        let spec = ChainSpec { description, max_runs, steps };
+        for problem in spec.problems() {
+            let step = problem.step.and_then(|step| entries.get(step));
+            let position =
+                step.map_or(entry.position, |step| step_field_position(step, problem.field));
+            self.report_invalid(position, problem.message);
+        }
+        Some(spec)
     }
-    Some(spec)
+
+    fn parse_chain_step(&mut self, entry: &TableEntry, agents: &[&str]) -> Option<ChainStepSpec> {
+        let mut fields = Fields::new(self, entry, "agent")?;
+        let name = fields.parse("name", Diagnostics::text);
+        let agent = fields.parse("agent", Diagnostics::text);
+        match (&agent, fields.get("agent")) {
+            (Some(agent), Some(agent_entry)) if !agents.contains(&agent.as_str()) => {
+                let message = suggest::unknown_name_message("agent", agent, agents);
+                fields.diagnostics.report_missing_reference(agent_entry.node.position, message);
+            }
+            (None, None) => {
+                fields.diagnostics.report_invalid(entry.position, "a step needs an `agent`");
+            }
+            (Some(_) | None, _) => {}
+        }
+        Some(ChainStepSpec {
+            auto_approve: fields.parse("auto_approve", Diagnostics::boolean).unwrap_or_default(),
+            condition: fields.parse("condition", Diagnostics::one_of).unwrap_or_default(),
+            repeat: fields.parse("repeat", Diagnostics::parse_chain_repeat),
+            name,
+            agent: agent?,
+        })
+    }
+
+    fn parse_chain_repeat(&mut self, entry: &TableEntry) -> Option<ChainRepeatSpec> {
+        let mut fields = Fields::new(self, entry, "from")?;
+        let from = fields.parse("from", Diagnostics::text);
+        let until: Option<ChainRepeatEndCondition> = fields.parse("until", Diagnostics::one_of);
+        let max = fields.parse("max", integer(1));
+        for key in ["from", "max"] {
+            if fields.get(key).is_none() {
+                let message = format!("`repeat` needs `{key}`");
+                fields.diagnostics.report_invalid(entry.node.position, message);
+            }
+        }
+        Some(ChainRepeatSpec { from: from?, until: until.unwrap_or_default(), max: max? })
+    }
 }
 
 /// Returns the position of a field of a step, or of the step if it does not have the field.
@@ -198,53 +227,4 @@ fn step_field_position(step: &TableEntry, field: Option<&str>) -> Position {
         find(step, field).or_else(in_repeat)
     });
     field_entry.map_or(step.position, |entry| entry.node.position)
-}
-
-fn parse_chain_step(
-    diagnostics: &mut Diagnostics<'_>,
-    entry: &TableEntry,
-    agents: &[&str],
-) -> Option<ChainStepSpec> {
-    let mut fields = Fields::new(diagnostics, entry, "agent")?;
-    let name = fields.parse("name", Diagnostics::text);
-    let agent = fields.parse("agent", Diagnostics::text);
-    match (&agent, fields.get("agent")) {
-        (Some(agent), Some(agent_entry)) if !agents.contains(&agent.as_str()) => {
-            let message = suggest::unknown_name_message("agent", agent, agents);
-            fields.diagnostics.report_missing_reference(agent_entry.node.position, message);
-        }
-        (None, None) => {
-            fields.diagnostics.report_invalid(entry.position, "a step needs an `agent`");
-        }
-        (Some(_) | None, _) => {}
-    }
-    let auto_approve = fields.parse("auto_approve", Diagnostics::boolean);
-    let condition: Option<ChainStepCondition> = fields.parse("condition", Diagnostics::one_of);
-    let repeat = fields.parse("repeat", parse_chain_repeat);
-    fields.finish();
-    Some(ChainStepSpec {
-        name,
-        agent: agent?,
-        auto_approve: auto_approve.unwrap_or_default(),
-        condition: condition.unwrap_or_default(),
-        repeat,
-    })
-}
-
-fn parse_chain_repeat(
-    diagnostics: &mut Diagnostics<'_>,
-    entry: &TableEntry,
-) -> Option<ChainRepeatSpec> {
-    let mut fields = Fields::new(diagnostics, entry, "from")?;
-    let from = fields.parse("from", Diagnostics::text);
-    let until: Option<ChainRepeatEndCondition> = fields.parse("until", Diagnostics::one_of);
-    let max = fields.parse("max", integer(1));
-    for key in ["from", "max"] {
-        if fields.get(key).is_none() {
-            let message = format!("`repeat` needs `{key}`");
-            fields.diagnostics.report_invalid(entry.node.position, message);
-        }
-    }
-    fields.finish();
-    Some(ChainRepeatSpec { from: from?, until: until.unwrap_or_default(), max: max? })
 }

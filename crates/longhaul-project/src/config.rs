@@ -5,13 +5,11 @@
 //!
 //! The environment of the process is a parameter: this module does not read it.
 
-mod cross_checks;
+pub(crate) mod cross_checks;
 pub mod dotenv;
 pub mod env;
 pub mod error;
-mod git_tracked;
 pub mod inbox_folders;
-pub(crate) mod layer;
 pub mod load;
 mod path_checks;
 mod price_overrides;

@@ -5,8 +5,5 @@
 pub mod expand;
 pub mod file;
 pub mod name;
-mod oauth;
 mod parser;
-pub mod resolved;
 pub mod server;
-mod server_parser;

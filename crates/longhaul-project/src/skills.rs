@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use longhaul_engine::agent::config::Skill;
 
-use crate::agents::diagnostics::{Diagnostic, Diagnostics};
+use crate::agents::diagnostics::Diagnostics;
+use crate::agents::files;
 use crate::agents::load_context::AgentLoadContext;
 use crate::agents::problem::AgentFileProblem;
-use crate::agents::split;
 use crate::project_file;
 use crate::spanned::{NodeValue, Position, TableEntry, yaml};
 
@@ -27,7 +27,7 @@ const NAME_CHARS_MAX: usize = 64;
 const DESCRIPTION_CHARS_MAX: usize = 1_024;
 
 /// Maximum size of a `SKILL.md` in bytes.
-const BYTES_MAX: usize = split::FRONT_MATTER_BYTES_MAX + split::BODY_BYTES_MAX;
+const BYTES_MAX: usize = files::FRONT_MATTER_BYTES_MAX + files::BODY_BYTES_MAX;
 
 const KEYS: &[&str] =
     &["name", "description", "license", "compatibility", "metadata", "allowed-tools"];
@@ -88,77 +88,100 @@ impl LoadedSkills {
         (display_path, name): (PathBuf, String),
         is_own: bool,
     ) {
-        let mut diagnostics = Diagnostics::new(AgentLoadContext::new(root, &[]));
-        let skill = parse_skill(&mut diagnostics, root, file, (&name, is_own));
+        let mut diagnostics = Diagnostics::new(AgentLoadContext::new(root, &[]), &display_path);
+        let skill = diagnostics.parse_skill(root, file, (&name, is_own));
+        let skill = skill.filter(|_| diagnostics.is_valid());
+        self.problems.extend(diagnostics.take_problems());
         let notes = diagnostics.notes.into_iter();
         self.notes.extend(notes.map(|note| (display_path.clone(), note)));
-        match skill.filter(|_| diagnostics.problems.is_empty()) {
+        match skill {
             Some(skill) => self.skills.push(skill),
             None => self.broken_names.push(name),
         }
-        diagnostics.problems.sort_by_key(|diagnostic| diagnostic.position);
-        let problem = |diagnostic: Diagnostic| diagnostic.into_problem(&display_path);
-        self.problems.extend(diagnostics.problems.into_iter().map(problem));
     }
 }
 
-/// Parses the front matter of a `SKILL.md`. `None` means that the file is invalid.
-fn parse_skill(
-    diagnostics: &mut Diagnostics<'_>,
-    root: &Path,
-    file: &Path,
-    (folder, is_own): (&str, bool),
-) -> Option<Skill> {
-    if let Some(link) = project_file::first_symlink(root, file) {
-        // The skill tool follows no symbolic links, so an agent could not read this skill later.
-        let message =
-            format!("`{}` is a symbolic link; links to skills are not followed", link.display());
-        return diagnostics.reject(Position::START, message);
+impl Diagnostics<'_> {
+    /// Parses the front matter of a `SKILL.md`. `None` means that the file is invalid.
+    fn parse_skill(
+        &mut self,
+        root: &Path,
+        file: &Path,
+        (folder, is_own): (&str, bool),
+    ) -> Option<Skill> {
+        if let Some(link) = project_file::first_symlink(root, file) {
+            // The skill tool follows no symbolic links, so an agent could not read this skill later.
+            let message = format!(
+                "`{}` is a symbolic link; links to skills are not followed",
+                link.display()
+            );
+            return self.reject(Position::START, message);
+        }
+        let bytes = project_file::read_file_in_project(root, file, BYTES_MAX);
+        let bytes =
+            bytes.map_err(|error| self.report_invalid(Position::START, error.to_string())).ok()?;
+        if !bytes.starts_with(b"---") && !bytes.starts_with("\u{feff}---".as_bytes()) {
+            let message = "a skill file starts with a line `---`, its name and description, and another line `---`";
+            return self.reject(Position::START, message);
+        }
+        let parts = files::split_agent_file(&bytes);
+        let parts =
+            parts.map_err(|(position, message)| self.report_invalid(position, message)).ok()?;
+        let node = yaml::parse(&parts.front_matter);
+        let node = node.map_err(|error| self.report_invalid(error.position, error.message)).ok()?;
+        if node.as_table().is_none() && node.value != NodeValue::Null {
+            let message = "the front matter is not a table: write `name:` and `description:`";
+            return self.reject(node.position, message);
+        }
+        let entries = node.as_table().unwrap_or_default();
+        let get = |key: &str| entries.iter().find(|entry| entry.key == key);
+        // Skills from other sources may have unknown fields, which are harmless.
+        let keys = entries.iter().map(|entry| entry.key.as_str());
+        for key in keys.filter(|key| !KEYS.contains(key)) {
+            self.add_note(format!("the unknown field `{key}` is ignored"));
+        }
+        // A skill in `.claude/skills` may omit the name: its folder has it.
+        if is_own || get("name").is_some() || !is_skill_name(folder) {
+            self.check_skill_name(get("name"), folder);
+        }
+        let Some(entry) = get("description") else {
+            let message = "a skill needs a `description`: what it does and when to use it";
+            return self.reject(Position::START, message);
+        };
+        let description = self.text(entry)?;
+        if description.chars().count() > DESCRIPTION_CHARS_MAX {
+            let message =
+                format!("`description` is longer than {DESCRIPTION_CHARS_MAX} characters");
+            self.report_invalid(entry.node.position, message);
+        }
+        if get("allowed-tools").is_some() {
+            self.add_note(
+                "`allowed-tools` has no effect: an agent has only the tools that its own file lists",
+            );
+        }
+        Some(Skill { name: folder.to_owned(), description: description.trim().to_owned() })
     }
-    let bytes = project_file::read_file_in_project(root, file, BYTES_MAX);
-    let bytes = bytes
-        .map_err(|error| diagnostics.report_invalid(Position::START, error.to_string()))
-        .ok()?;
-    if !bytes.starts_with(b"---") && !bytes.starts_with("\u{feff}---".as_bytes()) {
-        let message = "a skill file starts with a line `---`, its name and description, and another line `---`";
-        return diagnostics.reject(Position::START, message);
+
+    fn check_skill_name(&mut self, entry: Option<&TableEntry>, folder: &str) {
+        let Some(entry) = entry else {
+            let message = format!("a skill needs a name: write `name: {folder}`");
+            return self.report_invalid(Position::START, message);
+        };
+        let Some(name) = self.text(entry) else {
+            return;
+        };
+        if !is_skill_name(&name) {
+            let message = format!(
+                "`{name}` is not a valid skill name: use lower-case letters, digits and single hyphens, 64 at most"
+            );
+            self.report_invalid(entry.node.position, message);
+        } else if name != folder {
+            let message = format!(
+                "the name `{name}` differs from the folder's name: rename the folder or write `name: {folder}`"
+            );
+            self.report_invalid(entry.node.position, message);
+        }
     }
-    let parts = split::split_agent_file(&bytes);
-    let parts =
-        parts.map_err(|(position, message)| diagnostics.report_invalid(position, message)).ok()?;
-    let node = yaml::parse(&parts.front_matter);
-    let node =
-        node.map_err(|error| diagnostics.report_invalid(error.position, error.message)).ok()?;
-    if node.as_table().is_none() && node.value != NodeValue::Null {
-        let message = "the front matter is not a table: write `name:` and `description:`";
-        return diagnostics.reject(node.position, message);
-    }
-    let entries = node.as_table().unwrap_or_default();
-    let get = |key: &str| entries.iter().find(|entry| entry.key == key);
-    // Skills from other sources may have unknown fields, which are harmless.
-    let keys = entries.iter().map(|entry| entry.key.as_str());
-    for key in keys.filter(|key| !KEYS.contains(key)) {
-        diagnostics.add_note(format!("the unknown field `{key}` is ignored"));
-    }
-    // A skill in `.claude/skills` may omit the name: its folder has it.
-    if is_own || get("name").is_some() || !is_skill_name(folder) {
-        check_skill_name(diagnostics, get("name"), folder);
-    }
-    let Some(entry) = get("description") else {
-        let message = "a skill needs a `description`: what it does and when to use it";
-        return diagnostics.reject(Position::START, message);
-    };
-    let description = diagnostics.text(entry)?;
-    if description.chars().count() > DESCRIPTION_CHARS_MAX {
-        let message = format!("`description` is longer than {DESCRIPTION_CHARS_MAX} characters");
-        diagnostics.report_invalid(entry.node.position, message);
-    }
-    if get("allowed-tools").is_some() {
-        diagnostics.add_note(
-            "`allowed-tools` has no effect: an agent has only the tools that its own file lists",
-        );
-    }
-    Some(Skill { name: folder.to_owned(), description: description.trim().to_owned() })
 }
 
 /// Whether this is a valid name for a skill.
@@ -169,25 +192,4 @@ pub fn is_skill_name(name: &str) -> bool {
         && name.len() <= NAME_CHARS_MAX
         && name.chars().all(is_name_char)
         && !has_misplaced_hyphen
-}
-
-fn check_skill_name(diagnostics: &mut Diagnostics<'_>, entry: Option<&TableEntry>, folder: &str) {
-    let Some(entry) = entry else {
-        let message = format!("a skill needs a name: write `name: {folder}`");
-        return diagnostics.report_invalid(Position::START, message);
-    };
-    let Some(name) = diagnostics.text(entry) else {
-        return;
-    };
-    if !is_skill_name(&name) {
-        let message = format!(
-            "`{name}` is not a valid skill name: use lower-case letters, digits and single hyphens, 64 at most"
-        );
-        diagnostics.report_invalid(entry.node.position, message);
-    } else if name != folder {
-        let message = format!(
-            "the name `{name}` differs from the folder's name: rename the folder or write `name: {folder}`"
-        );
-        diagnostics.report_invalid(entry.node.position, message);
-    }
 }

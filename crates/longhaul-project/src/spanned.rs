@@ -1,8 +1,9 @@
 //! A parsed file as a tree in which every value has its position in the file.
 //!
-//! TOML and YAML are both converted to this tree, so that one pass can find every problem and
+//! TOML, YAML and JSON are converted to this tree, so that one pass can find every problem and
 //! report its position. The content is not validated here.
 
+pub mod json;
 pub mod toml;
 pub mod yaml;
 
@@ -93,7 +94,7 @@ pub fn escape_to_one_line(text: &str) -> String {
     escaped.replace('\n', "\\n").replace('\t', "\\t")
 }
 
-/// Parsed value of a TOML or YAML file, by type.
+/// Parsed value of a TOML, YAML or JSON file, by type.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeValue {
     /// YAML's `null`, or a key without a value.
@@ -131,6 +132,19 @@ impl Node {
             NodeValue::Text(_) => "text",
             NodeValue::List(_) => "a list",
             NodeValue::Table(_) => "a table",
+        }
+    }
+
+    /// Returns the name of the value's type in JSON, for messages.
+    pub const fn json_type_name(&self) -> &'static str {
+        match self.value {
+            NodeValue::Null => "null",
+            NodeValue::Integer(_) => "a number",
+            NodeValue::Table(_) => "an object",
+            NodeValue::Boolean(_)
+            | NodeValue::Float(_)
+            | NodeValue::Text(_)
+            | NodeValue::List(_) => self.type_name(),
         }
     }
 
@@ -195,7 +209,7 @@ impl Node {
     }
 }
 
-/// A syntax error in a TOML or YAML file.
+/// A syntax error in a TOML, YAML or JSON file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{position}: {message}")]
 pub struct ParseError {

@@ -5,8 +5,6 @@
 //! that were shown, and a digest of every project file that they run.
 
 pub mod decisions;
-pub mod egress;
-pub(crate) mod files;
 pub mod item;
 pub mod items;
 pub(crate) mod servers;

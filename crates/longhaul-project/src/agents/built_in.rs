@@ -12,53 +12,28 @@ pub struct BuiltInAgent {
     pub script: &'static str,
 }
 
+/// Embeds the files of one built-in agent. A macro, since `include_str` needs a literal.
+macro_rules! built_in {
+    ($name:literal) => {
+        BuiltInAgent {
+            name: $name,
+            file: include_str!(concat!("../../agents/", $name, ".md")),
+            script: include_str!(concat!("../../scripts/", $name, ".yaml")),
+        }
+    };
+}
+
 /// All built-in agents, sorted by name.
 pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
-    BuiltInAgent {
-        name: "assistant",
-        file: include_str!("../../agents/assistant.md"),
-        script: include_str!("../../scripts/assistant.yaml"),
-    },
-    BuiltInAgent {
-        name: "bugfix",
-        file: include_str!("../../agents/bugfix.md"),
-        script: include_str!("../../scripts/bugfix.yaml"),
-    },
-    BuiltInAgent {
-        name: "implement",
-        file: include_str!("../../agents/implement.md"),
-        script: include_str!("../../scripts/implement.yaml"),
-    },
-    BuiltInAgent {
-        name: "integrations_agent",
-        file: include_str!("../../agents/integrations_agent.md"),
-        script: include_str!("../../scripts/integrations_agent.yaml"),
-    },
-    BuiltInAgent {
-        name: "plan",
-        file: include_str!("../../agents/plan.md"),
-        script: include_str!("../../scripts/plan.yaml"),
-    },
-    BuiltInAgent {
-        name: "planner_agent",
-        file: include_str!("../../agents/planner_agent.md"),
-        script: include_str!("../../scripts/planner_agent.yaml"),
-    },
-    BuiltInAgent {
-        name: "research_agent",
-        file: include_str!("../../agents/research_agent.md"),
-        script: include_str!("../../scripts/research_agent.yaml"),
-    },
-    BuiltInAgent {
-        name: "review",
-        file: include_str!("../../agents/review.md"),
-        script: include_str!("../../scripts/review.yaml"),
-    },
-    BuiltInAgent {
-        name: "writer_agent",
-        file: include_str!("../../agents/writer_agent.md"),
-        script: include_str!("../../scripts/writer_agent.yaml"),
-    },
+    built_in!("assistant"),
+    built_in!("bugfix"),
+    built_in!("implement"),
+    built_in!("integrations_agent"),
+    built_in!("plan"),
+    built_in!("planner_agent"),
+    built_in!("research_agent"),
+    built_in!("review"),
+    built_in!("writer_agent"),
 ];
 
 /// Returns the script of the built-in agent with this name.

@@ -5,15 +5,15 @@
 
 mod lenient;
 
+use std::path::Path;
+
 use longhaul_engine::agent::Agent;
+use longhaul_engine::agent::check::{SHELL_TOOL, is_unsandboxed};
 
 use crate::agents::diagnostics::Diagnostics;
-use crate::agents::files;
 use crate::agents::load_context::AgentLoadContext;
-use crate::agents::split;
-use crate::agents::{escape, runtime_fields, tools};
+use crate::agents::{escape, files, runtime_fields, tools};
 use crate::spanned::{Node, NodeValue, Position, TableEntry, yaml};
-use longhaul_engine::agent::check::{SHELL_TOOL, is_unsandboxed};
 
 /// Tools of a Claude Code agent whose file names no tools: the read-only tools.
 const READ_ONLY_TOOLS: &[&str] = &["read_file", "list_files", "search_files"];
@@ -44,14 +44,14 @@ pub(crate) fn parse_claude_agent(
         diagnostics.add_note("it has no front matter, so it is not an agent");
         return None;
     }
-    let parts = match split::split_agent_file(bytes) {
+    let parts = match files::split_agent_file(bytes) {
         Ok(parts) => parts,
         Err((position, message)) => {
             diagnostics.report_invalid(position, message);
             return Some(None);
         }
     };
-    let fields = ClaudeAgentFields(parse_front_matter_entries(diagnostics, &parts.front_matter));
+    let fields = ClaudeAgentFields(diagnostics.parse_front_matter_entries(&parts.front_matter));
     let (position, name_text) = fields.position_and_agent_name(stem);
     let name = match files::parse_agent_name(&name_text) {
         Ok(name) => name,
@@ -92,16 +92,16 @@ impl ClaudeAgentFields {
             agent.description = node_to_text(&entry.node);
         }
         if let Some(entry) = self.find_field("model") {
-            agent.models = convert_claude_model_name(diagnostics, &node_to_text(&entry.node));
+            agent.models = diagnostics.convert_claude_model_name(&node_to_text(&entry.node));
             for model in &agent.models {
                 diagnostics.report_unusable_model(entry.node.position, model);
             }
         }
         if let Some(entry) = self.find_field("maxTurns").or_else(|| self.find_field("max_turns")) {
-            agent.max_turns = parse_max_turns(diagnostics, entry);
+            agent.max_turns = diagnostics.parse_max_turns(entry);
         }
         if let Some(entry) = self.find_field("sandbox") {
-            set_agent_sandbox(diagnostics, agent, entry);
+            diagnostics.set_agent_sandbox(agent, entry);
         }
         let skills = self.find_field("skills").map(|entry| node_to_text_items(&entry.node));
         for name in skills.into_iter().flatten() {
@@ -116,7 +116,7 @@ impl ClaudeAgentFields {
 
     /// Returns the tools that the field `tools` lists, without those that `disallowedTools` lists.
     fn granted_tool_names(&self, diagnostics: &mut Diagnostics<'_>, agent: &Agent) -> Vec<String> {
-        let mut granted = resolve_claude_tool_list(diagnostics, agent, self.find_field("tools"));
+        let mut granted = diagnostics.resolve_claude_tool_list(agent, self.find_field("tools"));
         if let Some(entry) = self.find_field("disallowedTools") {
             let disallowed = node_to_text_items(&entry.node);
             // A tool is removed even if only some of its calls are disallowed: approval rules
@@ -145,66 +145,113 @@ impl ClaudeAgentFields {
     }
 }
 
-/// Parses the front matter as YAML, or line by line if it is not valid YAML.
-fn parse_front_matter_entries(
-    diagnostics: &mut Diagnostics<'_>,
-    front_matter: &str,
-) -> Vec<TableEntry> {
-    match yaml::parse(front_matter) {
-        Ok(node) => match node.as_table() {
-            Some(entries) => entries.to_vec(),
-            None => lenient::parse_fields_leniently(front_matter),
-        },
-        Err(error) => {
-            let position = error.position;
-            diagnostics.add_note(format!(
-                "its front matter is not valid YAML at {position} and was parsed line by line"
-            ));
-            lenient::parse_fields_leniently(front_matter)
+impl Diagnostics<'_> {
+    /// Parses the front matter as YAML, or line by line if it is not valid YAML.
+    fn parse_front_matter_entries(&mut self, front_matter: &str) -> Vec<TableEntry> {
+        match yaml::parse(front_matter) {
+            Ok(node) => match node.as_table() {
+                Some(entries) => entries.to_vec(),
+                None => lenient::parse_fields_leniently(front_matter),
+            },
+            Err(error) => {
+                let position = error.position;
+                self.add_note(format!(
+                    "its front matter is not valid YAML at {position} and was parsed line by line"
+                ));
+                lenient::parse_fields_leniently(front_matter)
+            }
         }
     }
-}
 
-fn convert_claude_model_name(diagnostics: &mut Diagnostics<'_>, model_name: &str) -> Vec<String> {
-    let (models, note) = if model_name.is_empty() || model_name == "inherit" {
-        (Vec::new(), "the project's default model is used".to_owned())
-    } else if diagnostics.ctx.short_names.contains(&model_name) {
-        (vec![model_name.to_owned()], "the short name in `[models]`".to_owned())
-    } else if model_name.contains('/') {
-        return vec![model_name.to_owned()];
-    } else if model_name.starts_with("claude-") {
-        let model = format!("anthropic/{model_name}");
-        let note = format!("the model `{model}` is used");
-        (vec![model], note)
-    } else {
-        let note =
-            format!("`[models]` has no `{model_name}`, so the project's default model is used");
-        (Vec::new(), note)
-    };
-    diagnostics.add_note(format!("`model: {model_name}`: {note}"));
-    models
-}
-
-fn parse_max_turns(diagnostics: &mut Diagnostics<'_>, entry: &TableEntry) -> Option<u32> {
-    let text = node_to_text(&entry.node);
-    let turns = text.parse().ok().filter(|turns| *turns > 0);
-    if turns.is_none() {
-        diagnostics.add_note(format!(
-            "`{}: {text}` is not a valid number of turns and is ignored",
-            entry.key
-        ));
+    fn convert_claude_model_name(&mut self, model_name: &str) -> Vec<String> {
+        let (models, note) = if model_name.is_empty() || model_name == "inherit" {
+            (Vec::new(), "the project's default model is used".to_owned())
+        } else if self.ctx.short_names.contains(&model_name) {
+            (vec![model_name.to_owned()], "the short name in `[models]`".to_owned())
+        } else if model_name.contains('/') {
+            return vec![model_name.to_owned()];
+        } else if model_name.starts_with("claude-") {
+            let model = format!("anthropic/{model_name}");
+            let note = format!("the model `{model}` is used");
+            (vec![model], note)
+        } else {
+            let note =
+                format!("`[models]` has no `{model_name}`, so the project's default model is used");
+            (Vec::new(), note)
+        };
+        self.add_note(format!("`model: {model_name}`: {note}"));
+        models
     }
-    turns
-}
 
-/// Sets the agent's sandbox from the field `sandbox`, which Longhaul adds to Claude Code's format.
-/// An invalid value is ignored with a note.
-fn set_agent_sandbox(diagnostics: &mut Diagnostics<'_>, agent: &mut Agent, entry: &TableEntry) {
-    let mut sandbox_diagnostics = Diagnostics::new(diagnostics.ctx);
-    let sandbox = runtime_fields::parse_sandbox(&mut sandbox_diagnostics, entry);
-    match sandbox_diagnostics.problems.first() {
-        None => agent.sandbox = sandbox,
-        Some(problem) => diagnostics.add_note(format!("`sandbox` is ignored: {}", problem.message)),
+    fn parse_max_turns(&mut self, entry: &TableEntry) -> Option<u32> {
+        let text = node_to_text(&entry.node);
+        let turns = text.parse().ok().filter(|turns| *turns > 0);
+        if turns.is_none() {
+            self.add_note(format!(
+                "`{}: {text}` is not a valid number of turns and is ignored",
+                entry.key
+            ));
+        }
+        turns
+    }
+
+    /// Sets the agent's sandbox from the field `sandbox`, which Longhaul adds to Claude Code's format.
+    /// An invalid value is ignored with a note.
+    fn set_agent_sandbox(&mut self, agent: &mut Agent, entry: &TableEntry) {
+        let mut sandbox_diagnostics = Diagnostics::new(self.ctx, Path::new(""));
+        let sandbox = sandbox_diagnostics.parse_sandbox(entry);
+        match sandbox_diagnostics.problems.first() {
+            None => agent.sandbox = sandbox,
+            Some(problem) => self.add_note(format!("`sandbox` is ignored: {}", problem.message)),
+        }
+    }
+
+    /// Resolves the names in the field `tools` to the tools that the agent gets: the read-only tools if
+    /// none are listed. A name that can't be resolved is left out with a note.
+    fn resolve_claude_tool_list(
+        &mut self,
+        agent: &Agent,
+        entry: Option<&TableEntry>,
+    ) -> Vec<String> {
+        let ctx = self.ctx;
+        let tool_names = entry.filter(|entry| entry.node.value != NodeValue::Null);
+        let tool_names = tool_names.map(|entry| node_to_text_items(&entry.node));
+        let Some(tool_names) = tool_names.filter(|items| !items.iter().any(|name| name == "*"))
+        else {
+            let read_only_tools = READ_ONLY_TOOLS.iter().filter(|tool| ctx.tools.contains(tool));
+            let read_only_tools: Vec<String> =
+                read_only_tools.map(|tool| (*tool).to_owned()).collect();
+            self.add_note(format!(
+                "no tools are listed, so the agent gets the read-only ones: {}",
+                read_only_tools.join(", ")
+            ));
+            return read_only_tools;
+        };
+        let (mut granted, mut mappings): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+        for claude_name in tool_names {
+            match resolve_claude_tool_name(&claude_name, agent, &ctx) {
+                Ok(tool) => {
+                    if tool != claude_name {
+                        mappings.push(format!("`{claude_name}` maps to {tool}"));
+                    }
+                    if let (Some(message), Some(entry)) =
+                        (tools::missing_mcp_server_message(&tool, &ctx), entry)
+                    {
+                        self.report_missing_reference(entry.node.position, message);
+                    }
+                    if !granted.contains(&tool) {
+                        granted.push(tool);
+                    }
+                }
+                Err(reason) => {
+                    self.add_note(format!("`tools`: `{claude_name}` is left out: {reason}"))
+                }
+            }
+        }
+        if !mappings.is_empty() {
+            self.add_note(format!("`tools`: {}", mappings.join(", ")));
+        }
+        granted
     }
 }
 
@@ -226,52 +273,6 @@ impl ClaudeToolEntry {
             is_limited: !limit.is_empty(),
         }
     }
-}
-
-/// Resolves the names in the field `tools` to the tools that the agent gets: the read-only tools if
-/// none are listed. A name that can't be resolved is left out with a note.
-fn resolve_claude_tool_list(
-    diagnostics: &mut Diagnostics<'_>,
-    agent: &Agent,
-    entry: Option<&TableEntry>,
-) -> Vec<String> {
-    let ctx = diagnostics.ctx;
-    let tool_names = entry.filter(|entry| entry.node.value != NodeValue::Null);
-    let tool_names = tool_names.map(|entry| node_to_text_items(&entry.node));
-    let Some(tool_names) = tool_names.filter(|items| !items.iter().any(|name| name == "*")) else {
-        let read_only_tools = READ_ONLY_TOOLS.iter().filter(|tool| ctx.tools.contains(tool));
-        let read_only_tools: Vec<String> = read_only_tools.map(|tool| (*tool).to_owned()).collect();
-        diagnostics.add_note(format!(
-            "no tools are listed, so the agent gets the read-only ones: {}",
-            read_only_tools.join(", ")
-        ));
-        return read_only_tools;
-    };
-    let (mut granted, mut mappings): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
-    for claude_name in tool_names {
-        match resolve_claude_tool_name(&claude_name, agent, &ctx) {
-            Ok(tool) => {
-                if tool != claude_name {
-                    mappings.push(format!("`{claude_name}` maps to {tool}"));
-                }
-                if let (Some(message), Some(entry)) =
-                    (tools::missing_mcp_server_message(&tool, &ctx), entry)
-                {
-                    diagnostics.report_missing_reference(entry.node.position, message);
-                }
-                if !granted.contains(&tool) {
-                    granted.push(tool);
-                }
-            }
-            Err(reason) => {
-                diagnostics.add_note(format!("`tools`: `{claude_name}` is left out: {reason}"))
-            }
-        }
-    }
-    if !mappings.is_empty() {
-        diagnostics.add_note(format!("`tools`: {}", mappings.join(", ")));
-    }
-    granted
 }
 
 fn resolve_claude_tool_name(

@@ -1,8 +1,8 @@
-//! Parses single values of the front matter and collects the problems. An invalid value adds a
-//! problem and gives `None`, and parsing continues.
+//! Parses single values of a project file (an agent file, a chain file, a skill or `.mcp.json`) and
+//! collects the problems. An invalid value adds a problem and gives `None`, and parsing continues.
 
-use std::fmt;
 use std::path::{Component, Path, PathBuf};
+use std::{fmt, mem};
 
 use longhaul_core::suggest;
 use longhaul_core::time::Millis;
@@ -20,41 +20,22 @@ use longhaul_engine::agent::template_check::{self, AllowedTemplateVariables};
 pub(crate) struct Diagnostics<'c> {
     /// Project of the file, and the names that the file may refer to.
     pub(crate) ctx: AgentLoadContext<'c>,
-    pub(crate) problems: Vec<Diagnostic>,
-    /// Problems of kind `Missing`: the file refers to something that does not exist.
-    pub(crate) missing: Vec<Diagnostic>,
+    /// Path of the file as shown to people.
+    pub(crate) path: PathBuf,
+    pub(crate) problems: Vec<AgentFileProblem>,
     /// Remarks about how valid values were interpreted.
     pub(crate) notes: Vec<String>,
     /// Files that were read while the agent file was parsed, such as an output schema.
     pub(crate) files: Vec<PathBuf>,
-}
-
-/// A problem at a position in an agent file.
-#[derive(Debug)]
-pub(crate) struct Diagnostic {
-    pub(crate) position: Position,
-    pub(crate) message: String,
-    pub(crate) kind: ProblemKind,
-}
-
-impl Diagnostic {
-    fn new(kind: ProblemKind, position: Position, message: impl Into<String>) -> Self {
-        Self { position, message: escape_control_characters(&message.into()), kind }
-    }
-
-    pub(crate) fn into_problem(self, file_path: &Path) -> AgentFileProblem {
-        AgentFileProblem {
-            path: file_path.to_path_buf(),
-            line: self.position.line,
-            column: self.position.column,
-            message: self.message,
-            kind: self.kind,
-        }
-    }
+    /// Whether the file is JSON for several programs, such as `.mcp.json`. Then unknown and
+    /// duplicate keys are not problems, and no value is shown, since it may be a secret.
+    pub(crate) is_shared_json: bool,
+    /// The unknown and duplicate keys of shared JSON.
+    pub(crate) ignored_keys: Vec<(Position, String)>,
 }
 
 /// Reads the fields of a table one by one. Every key that is read counts as valid; all other keys
-/// are reported as unknown at the end. So no separate list of valid keys is needed.
+/// are reported as unknown when this is dropped. So no separate list of valid keys is needed.
 #[derive(Debug)]
 pub(crate) struct Fields<'s, 'a, 'c> {
     pub(crate) diagnostics: &'s mut Diagnostics<'c>,
@@ -74,7 +55,10 @@ impl<'s, 'a, 'c> Fields<'s, 'a, 'c> {
         example_key: &str,
     ) -> Option<Self> {
         let Some(entries) = entry.node.as_table() else {
-            let expected = format!("a table such as `{}: {{ {example_key}: ... }}`", entry.key);
+            let expected = match diagnostics.is_shared_json {
+                true => "an object".to_owned(),
+                false => format!("a table such as `{}: {{ {example_key}: ... }}`", entry.key),
+            };
             return diagnostics.report_type_mismatch(entry, &expected);
         };
         Some(Self { diagnostics, entries, requested: Vec::new(), unsupported: &[] })
@@ -86,7 +70,7 @@ impl<'s, 'a, 'c> Fields<'s, 'a, 'c> {
         if !self.requested.contains(&field_key) {
             self.requested.push(field_key);
         }
-        self.entries.iter().find(|entry| entry.key == field_key)
+        self.entries.iter().rfind(|entry| entry.key == field_key)
     }
 
     /// Parses the field with this key by calling `parse`. `None` means that the field is missing or
@@ -123,13 +107,22 @@ impl<'s, 'a, 'c> Fields<'s, 'a, 'c> {
         self.unsupported = keys;
         for key in keys {
             if let Some(entry) = self.get(key) {
-                self.diagnostics.report_unsupported_field(entry.position, key);
+                let message = format!("`{key}` is not supported by this build yet: remove it");
+                self.diagnostics.report_unsupported(entry.position, message);
             }
         }
     }
+}
 
-    /// Reports all fields whose keys were never read as unknown.
-    pub(crate) fn finish(self) {
+impl Drop for Fields<'_, '_, '_> {
+    /// Reports all fields whose keys were never read as unknown, and duplicate keys.
+    fn drop(&mut self) {
+        for key in &self.requested {
+            let duplicates = self.entries.iter().filter(|entry| entry.key == *key).skip(1);
+            for entry in duplicates {
+                self.diagnostics.report_duplicate_key(entry);
+            }
+        }
         let is_requested = |entry: &&TableEntry| self.requested.contains(&entry.key.as_str());
         for entry in self.entries.iter().filter(|entry| !is_requested(entry)) {
             let mut message = suggest::unknown_name_message("key", &entry.key, &self.requested);
@@ -137,25 +130,64 @@ impl<'s, 'a, 'c> Fields<'s, 'a, 'c> {
             if let Some(key) = self.unsupported.iter().find(is_suggested) {
                 message.push_str(&format!(" `{key}` is not supported by this build yet"));
             }
-            self.diagnostics.report_invalid(entry.position, message);
+            if self.diagnostics.is_shared_json {
+                self.diagnostics.ignore_key(entry, format!("{message}; the key is ignored"));
+            } else {
+                self.diagnostics.report_invalid(entry.position, message);
+            }
         }
     }
 }
 
 impl<'c> Diagnostics<'c> {
-    pub(crate) const fn new(ctx: AgentLoadContext<'c>) -> Self {
+    pub(crate) fn new(ctx: AgentLoadContext<'c>, path: &Path) -> Self {
         Self {
             ctx,
+            path: path.to_owned(),
             problems: Vec::new(),
-            missing: Vec::new(),
             notes: Vec::new(),
             files: Vec::new(),
+            is_shared_json: false,
+            ignored_keys: Vec::new(),
         }
+    }
+
+    /// Whether the file can be used. It may refer to things that do not exist.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.problems.iter().all(|problem| problem.kind == ProblemKind::Missing)
+    }
+
+    /// Removes all problems and returns them in the order of the file.
+    pub(crate) fn take_problems(&mut self) -> Vec<AgentFileProblem> {
+        self.problems.sort_by_key(|problem| (problem.line, problem.column));
+        mem::take(&mut self.problems)
+    }
+
+    /// Removes everything that was recorded about the file.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.ctx, &self.path);
+    }
+
+    fn report(&mut self, kind: ProblemKind, position: Position, message: impl Into<String>) {
+        let Position { line, column } = position;
+        let message = escape_control_characters(&message.into());
+        let path = self.path.clone();
+        self.problems.push(AgentFileProblem { path, line, column, message, kind });
+    }
+
+    /// Notes a key of shared JSON that has no effect.
+    pub(crate) fn ignore_key(&mut self, entry: &TableEntry, message: impl Into<String>) {
+        self.ignored_keys.push((entry.position, message.into()));
+    }
+
+    /// Notes a key that occurs a second time.
+    pub(crate) fn report_duplicate_key(&mut self, entry: &TableEntry) {
+        self.ignore_key(entry, format!("`{}` is a duplicate; the last one is used", entry.key));
     }
 
     /// Reports that the agent file is invalid at this position.
     pub(crate) fn report_invalid(&mut self, position: Position, message: impl Into<String>) {
-        self.problems.push(Diagnostic::new(ProblemKind::Invalid, position, message));
+        self.report(ProblemKind::Invalid, position, message);
     }
 
     /// Reports that the agent file is invalid at this position. Always returns `None`.
@@ -168,17 +200,9 @@ impl<'c> Diagnostics<'c> {
         None
     }
 
-    /// Reports that this build does not support a valid field.
-    pub(crate) fn report_unsupported_field(&mut self, position: Position, field: &str) {
-        self.report_unsupported(
-            position,
-            format!("`{field}` is not supported by this build yet: remove it"),
-        );
-    }
-
     /// Reports with this message that this build does not support something in the file.
     pub(crate) fn report_unsupported(&mut self, position: Position, message: impl Into<String>) {
-        self.problems.push(Diagnostic::new(ProblemKind::Unsupported, position, message));
+        self.report(ProblemKind::Unsupported, position, message);
     }
 
     /// Reports a model that can't be used, whatever keys are set.
@@ -195,7 +219,7 @@ impl<'c> Diagnostics<'c> {
         position: Position,
         message: impl Into<String>,
     ) {
-        self.missing.push(Diagnostic::new(ProblemKind::Missing, position, message));
+        self.report(ProblemKind::Missing, position, message);
     }
 
     /// Records that the file `file_name` of the project was read.
@@ -211,9 +235,14 @@ impl<'c> Diagnostics<'c> {
     }
 
     /// Reports that the value of `entry` is not what is expected. Always returns `None`.
-    fn report_type_mismatch<T>(&mut self, entry: &TableEntry, expected: &str) -> Option<T> {
+    pub(crate) fn report_type_mismatch<T>(
+        &mut self,
+        entry: &TableEntry,
+        expected: &str,
+    ) -> Option<T> {
         let node = &entry.node;
         let problem = match &node.value {
+            _ if self.is_shared_json => format!("is {}", node.json_type_name()),
             NodeValue::Null => "has no value".to_owned(),
             NodeValue::Boolean(flag) => format!("is {flag}"),
             NodeValue::Integer(integer) => format!("is {integer}"),
@@ -261,6 +290,12 @@ impl<'c> Diagnostics<'c> {
                 self.report_type_mismatch(entry, "text")
             }
         }
+    }
+
+    /// Parses a text, which may be empty.
+    pub(crate) fn any_text(&mut self, entry: &TableEntry) -> Option<String> {
+        let text = entry.node.as_text().map(str::to_owned);
+        text.or_else(|| self.report_type_mismatch(entry, "text in quotes"))
     }
 
     /// Parses a list of texts without duplicates, with the position of each text.

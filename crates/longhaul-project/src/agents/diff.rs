@@ -1,9 +1,9 @@
 //! Compares the agents of a project before and after a reload, and describes each change in one
 //! line.
 
+use crate::agents::load;
 use crate::agents::loaded_agents::{LoadedAgent, LoadedAgents};
 use crate::agents::problem::AgentFileProblem;
-use crate::agents::project_rules;
 
 /// Differences between the agents before and after a reload.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub fn compare_agents(before: &LoadedAgents, now: &LoadedAgents) -> AgentChanges
     let rules_changed = matches!((rules(before), rules(now)), (Some(old), Some(new)) if old != new);
     if rules_changed {
         let count = now.agents.len();
-        let file = project_rules::RULES_FILE;
+        let file = load::RULES_FILE;
         messages.push(format!(
             "{file} changed: {count} agents have new versions; existing runs keep the old one"
         ));

@@ -1,5 +1,6 @@
 //! Loads all agents. Agents in the project's folder take precedence over those of `.claude/agents`,
-//! and these over built-in agents.
+//! and these over built-in agents. The project rules in `AGENTS.md` apply to all of them and are never
+//! truncated, since a part of them could mean something else.
 //!
 //! Invariant: an invalid file does not affect other agents, and no agent of lower precedence
 //! replaces an invalid one with the same name.
@@ -12,16 +13,15 @@ use std::thread;
 
 use longhaul_engine::agent::Agent;
 
-use crate::agents::claude;
-use crate::agents::diagnostics::{Diagnostic, Diagnostics};
-use crate::agents::files::{self, AgentFile};
-use crate::agents::front_matter;
+use crate::agents::diagnostics::Diagnostics;
+use crate::agents::files::{self, AgentFile, AgentFileContent};
 use crate::agents::load_context::AgentLoadContext;
 use crate::agents::loaded_agents::{
     AgentSource, BrokenAgent, LoadedAgent, LoadedAgents, ShadowedAgent,
 };
-use crate::agents::problem::AgentFileProblem;
-use crate::agents::project_rules;
+use crate::agents::problem::{AgentFileProblem, ProblemKind};
+use crate::agents::{claude, front_matter};
+use crate::project_file::{self, ProjectFileError};
 use crate::spanned::Position;
 
 /// Folder of the project's agent files, relative to the project root.
@@ -30,28 +30,27 @@ pub const AGENTS_FOLDER: &str = "agents";
 /// Folder of Claude Code's agent files, relative to the project root.
 pub const CLAUDE_AGENTS_FOLDER: &str = ".claude/agents";
 
+/// Folders of agent files, in order of precedence.
+const FOLDERS: [(&str, AgentSource); 2] =
+    [(AGENTS_FOLDER, AgentSource::Project), (CLAUDE_AGENTS_FOLDER, AgentSource::Claude)];
+
 /// Loads all agents of the project that `ctx` describes.
 pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
     let mut loader = AgentLoader::new(ctx);
-    let (mut contents, mut listings) = (Vec::new(), Vec::new());
-    for (dir, source) in
-        [(AGENTS_FOLDER, AgentSource::Project), (CLAUDE_AGENTS_FOLDER, AgentSource::Claude)]
-    {
-        let folder = ctx.root.join(dir);
-        let listing = files::list_agent_files(&folder, &ctx.display_root.join(dir), source);
+    let (mut files, mut listings) = (Vec::new(), Vec::new());
+    for (dir, source) in FOLDERS {
+        let listing =
+            files::list_agent_files(&ctx.root.join(dir), &ctx.display_root.join(dir), source);
         listings.push((listing.problems, listing.notes, listing.files.len()));
-        let files = listing.files.into_iter();
-        contents.extend(files.map(|(at, file)| (file, AgentFileContent::OnDisk(at))));
+        files.extend(listing.files);
     }
-    for built_in in ctx.built_in {
-        let file = AgentFile {
-            stem: built_in.name.to_owned(),
-            path: PathBuf::from(format!("built-in/{}.md", built_in.name)),
-            source: AgentSource::BuiltIn,
-        };
-        contents.push((file, AgentFileContent::Text(built_in.file)));
-    }
-    let mut parsed = parse_agent_files(ctx, &contents).into_iter();
+    files.extend(ctx.built_in.iter().map(|built_in| AgentFile {
+        stem: built_in.name.to_owned(),
+        path: PathBuf::from(format!("built-in/{}.md", built_in.name)),
+        source: AgentSource::BuiltIn,
+        content: AgentFileContent::Text(built_in.file.to_owned()),
+    }));
+    let mut parsed = parse_agent_files(ctx, &files).into_iter();
     for (problems, notes, file_count) in listings {
         loader.loaded.problems.extend(problems);
         loader.loaded.notes.extend(notes);
@@ -63,12 +62,11 @@ pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
 
 /// Returns the paths of all agent files of the project in `root`.
 pub fn agent_file_paths(root: &Path) -> Vec<PathBuf> {
-    let folders =
-        [(AGENTS_FOLDER, AgentSource::Project), (CLAUDE_AGENTS_FOLDER, AgentSource::Claude)];
-    let listings =
-        folders.map(|(dir, source)| files::list_agent_files(&root.join(dir), root, source));
-    let files = listings.into_iter().flat_map(|listing| listing.files);
-    files.map(|(at, _)| at).collect()
+    let listings = FOLDERS.map(|(dir, source)| {
+        let folder = root.join(dir);
+        files::list_agent_files(&folder, &folder, source)
+    });
+    listings.into_iter().flat_map(|listing| listing.files).map(|file| file.path).collect()
 }
 
 /// Returns the problems that a project agent `name` would have if `text` were its file.
@@ -81,16 +79,11 @@ pub fn find_agent_text_problems(
         stem: name.to_owned(),
         path: ctx.display_root.join(AGENTS_FOLDER).join(format!("{name}.md")),
         source: AgentSource::Project,
+        content: AgentFileContent::Text(text.to_owned()),
     };
     let mut loader = AgentLoader::new(ctx);
-    loader.add_parsed_file(parse_agent_file(ctx, &file, &AgentFileContent::Text(text)));
+    loader.add_parsed_file(parse_agent_file(ctx, &file));
     loader.into_sorted_agents().problems
-}
-
-/// Where the content of an agent file is.
-enum AgentFileContent<'a> {
-    OnDisk(PathBuf),
-    Text(&'a str),
 }
 
 /// What an agent file defines.
@@ -106,12 +99,12 @@ struct ParsedAgentFile<'c> {
 /// in which a command starts. The result is in the order of the files.
 fn parse_agent_files<'c>(
     ctx: &AgentLoadContext<'c>,
-    contents: &[(AgentFile, AgentFileContent<'_>)],
+    files: &[AgentFile],
 ) -> Vec<ParsedAgentFile<'c>> {
-    let parse_all = |contents: &[(AgentFile, AgentFileContent<'_>)]| -> Vec<ParsedAgentFile<'c>> {
-        contents.iter().map(|(file, content)| parse_agent_file(ctx, file, content)).collect()
+    let parse_all = |files: &[AgentFile]| -> Vec<ParsedAgentFile<'c>> {
+        files.iter().map(|file| parse_agent_file(ctx, file)).collect()
     };
-    let (first_half, second_half) = contents.split_at(contents.len() / 2);
+    let (first_half, second_half) = files.split_at(files.len() / 2);
     thread::scope(|scope| {
         let second_thread = thread::Builder::new().spawn_scoped(scope, || parse_all(second_half));
         let mut parsed = parse_all(first_half);
@@ -125,14 +118,10 @@ fn parse_agent_files<'c>(
     })
 }
 
-fn parse_agent_file<'c>(
-    ctx: &AgentLoadContext<'c>,
-    file: &AgentFile,
-    content: &AgentFileContent<'_>,
-) -> ParsedAgentFile<'c> {
+fn parse_agent_file<'c>(ctx: &AgentLoadContext<'c>, file: &AgentFile) -> ParsedAgentFile<'c> {
     let is_built_in = file.source == AgentSource::BuiltIn;
-    let mut diagnostics = Diagnostics::new(AgentLoadContext { is_built_in, ..*ctx });
-    let bytes = match content {
+    let mut diagnostics = Diagnostics::new(AgentLoadContext { is_built_in, ..*ctx }, &file.path);
+    let bytes = match &file.content {
         AgentFileContent::OnDisk(at) => files::read_agent_file(ctx.root, at).map(Cow::Owned),
         AgentFileContent::Text(text) => Ok(Cow::Borrowed(text.as_bytes())),
     };
@@ -179,7 +168,7 @@ struct AgentLoader {
 impl AgentLoader {
     fn new(ctx: &AgentLoadContext<'_>) -> Self {
         let mut loaded = LoadedAgents::default();
-        let rules = match project_rules::load_agents_md_rules(ctx) {
+        let rules = match load_agents_md_rules(ctx) {
             Ok(rules) => Some(rules),
             Err(problem) => {
                 loaded.unreadable_rules = Some(problem.path.clone());
@@ -229,10 +218,12 @@ impl AgentLoader {
         agent: Option<Agent>,
         mut diagnostics: Diagnostics<'_>,
     ) {
-        diagnostics.problems.sort_by_key(|diagnostic| diagnostic.position);
-        let problem = |diagnostic: Diagnostic| diagnostic.into_problem(&file.path);
-        self.loaded.missing_references.extend(diagnostics.missing.into_iter().map(problem));
-        let valid_agent = agent.filter(|_| diagnostics.problems.is_empty());
+        let valid_agent = agent.filter(|_| diagnostics.is_valid());
+        let (missing, problems): (Vec<_>, Vec<_>) = diagnostics
+            .take_problems()
+            .into_iter()
+            .partition(|problem| problem.kind == ProblemKind::Missing);
+        self.loaded.missing_references.extend(missing);
         if let (Some(agent), Some(rules)) = (valid_agent, &self.rules) {
             return self.loaded.agents.push(LoadedAgent {
                 agent: Agent { project_rules: rules.clone(), ..agent },
@@ -241,7 +232,39 @@ impl AgentLoader {
                 notes: diagnostics.notes,
             });
         }
-        self.loaded.problems.extend(diagnostics.problems.into_iter().map(problem));
+        self.loaded.problems.extend(problems);
         self.loaded.broken.push(BrokenAgent { name, path: file.path, source: file.source });
     }
+}
+
+/// Name of the file with the project rules.
+pub(crate) const RULES_FILE: &str = "AGENTS.md";
+
+/// Maximum size of the project rules in bytes.
+const RULES_BYTES_MAX: usize = 256 << 10;
+
+/// Loads the project rules. If there is no file, the rules are empty.
+pub(crate) fn load_agents_md_rules(ctx: &AgentLoadContext<'_>) -> Result<String, AgentFileProblem> {
+    let problem = |message: String| AgentFileProblem {
+        path: ctx.display_root.join(RULES_FILE),
+        line: 1,
+        column: 1,
+        message: format!(
+            "{message}; the file contains the rules of all agents, so no agent can be used"
+        ),
+        kind: ProblemKind::Invalid,
+    };
+    let bytes = match project_file::read_file_in_project(
+        ctx.root,
+        Path::new(RULES_FILE),
+        RULES_BYTES_MAX,
+    ) {
+        Ok(bytes) => bytes,
+        Err(ProjectFileError::Missing) => return Ok(String::new()),
+        Err(error) => return Err(problem(error.to_string())),
+    };
+    let text = String::from_utf8(bytes)
+        .map_err(|_| problem("the file is not UTF-8: save it as UTF-8".to_owned()))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    Ok(text.replace("\r\n", "\n").trim().to_owned())
 }

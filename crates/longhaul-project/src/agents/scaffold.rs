@@ -3,8 +3,6 @@
 
 use std::fmt::Write as _;
 
-use longhaul_engine::agent::Agent;
-
 use crate::agents::loaded_agents::LoadedAgent;
 use longhaul_engine::agent::check;
 
@@ -106,13 +104,9 @@ The task is the first message. The prompt may include it as well: {{{{ input }}}
         format!(
             "---\n# from {}\n{notes}{front_matter}---\n{}\n",
             claude_agent.path.display(),
-            trimmed_prompt(agent)
+            agent.prompt.trim_end()
         )
     }
-}
-
-fn trimmed_prompt(agent: &Agent) -> &str {
-    agent.prompt.trim_end()
 }
 
 /// Returns the text as a plain YAML scalar if that is unambiguous, else as a JSON string.

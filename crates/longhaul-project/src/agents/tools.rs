@@ -5,7 +5,7 @@ use longhaul_core::suggest;
 
 use crate::agents::diagnostics::Diagnostics;
 use crate::agents::load_context::{AgentLoadContext, McpUnavailableReason};
-use crate::mcp::name::ALL_SERVERS;
+use crate::mcp::name::{ALL_SERVERS, MCP_PREFIX, split_mcp_server_and_tool};
 use crate::spanned::TableEntry;
 
 /// Pairs of Claude Code's tool name and Longhaul's name for the same tool.
@@ -25,9 +25,6 @@ const CLAUDE_TOOL_NAMES: &[(&str, &str)] = &[
 
 /// End of the name of deferred tools, whose schemas the model loads when it needs them.
 const DEFERRED_SUFFIX: char = '?';
-
-/// Prefix of the names of MCP servers and their tools.
-const MCP_PREFIX: &str = "mcp:";
 
 /// Returns Longhaul's name for a tool of Claude Code. `None` means that the name is unknown.
 pub(crate) fn longhaul_tool_name(claude_tool_name: &str) -> Option<&'static str> {
@@ -49,17 +46,13 @@ pub(crate) fn claude_mcp_name(model_api_name: &str) -> Option<String> {
 /// Checks the name of an MCP server or of one of its tools. `None` means that the name is not an
 /// MCP name; the error says why an MCP name is invalid.
 pub(crate) fn check_name_if_mcp_tool(tool: &str, servers: &[&str]) -> Option<Result<(), String>> {
-    let name = tool.strip_prefix(MCP_PREFIX)?;
-    if name == ALL_SERVERS {
+    let (server, tool_name) = split_mcp_server_and_tool(tool)?;
+    if server == ALL_SERVERS && tool_name.is_none() {
         return Some(Ok(()));
     }
     let is_valid_name = |part: &str| {
         let is_name_char = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
         !part.is_empty() && part.chars().all(is_name_char)
-    };
-    let (server, tool_name) = match name.split_once('/') {
-        Some((server, tool_name)) => (server, Some(tool_name)),
-        None => (name, None),
     };
     if !is_valid_name(server) || !tool_name.is_none_or(is_valid_name) {
         let hint = "write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`";
@@ -74,14 +67,15 @@ pub(crate) fn check_name_if_mcp_tool(tool: &str, servers: &[&str]) -> Option<Res
 /// Returns a message that says why the MCP server of this tool is not available. `None` means that
 /// the tool is not an MCP tool or that no problem is known.
 pub(crate) fn missing_mcp_server_message(tool: &str, ctx: &AgentLoadContext<'_>) -> Option<String> {
-    let name = tool.strip_prefix(MCP_PREFIX)?;
-    let server = name.split('/').next().unwrap_or(name);
+    let (server, tool_name) = split_mcp_server_and_tool(tool)?;
     if let Some((_, reason)) = ctx.broken_servers.iter().find(|(broken, _)| *broken == server) {
         return Some(format!("`{tool}` needs the MCP server `{server}`, but {reason}"));
     }
     let reason = match ctx.servers_unavailable? {
         // `mcp:*` is valid in a project without servers.
-        McpUnavailableReason::NotConfigured(_) if name == ALL_SERVERS => return None,
+        McpUnavailableReason::NotConfigured(_) if (server, tool_name) == (ALL_SERVERS, None) => {
+            return None;
+        }
         McpUnavailableReason::NotConfigured(reason) | McpUnavailableReason::Invalid(reason) => {
             reason
         }
@@ -109,41 +103,44 @@ pub(crate) fn tool_name_error(
     }
 }
 
-/// Parses the list of tools of a project agent. Returns all tools, and those of them that are
-/// deferred (the model loads their schemas on demand): those written with `?` at the end.
-pub(crate) fn parse_tools_field(
-    diagnostics: &mut Diagnostics<'_>,
-    entry: &TableEntry,
-) -> Option<(Vec<String>, Vec<String>)> {
-    let ctx = diagnostics.ctx;
-    let (mut tools, mut deferred) = (Vec::new(), Vec::new());
-    for (position, listed_name) in diagnostics.texts_with_positions(entry) {
-        let name = listed_name.strip_suffix(DEFERRED_SUFFIX).unwrap_or(&listed_name);
-        let tool = match longhaul_tool_name(name) {
-            Some(native) => native.to_owned(),
-            None => claude_mcp_name(name).unwrap_or_else(|| name.to_owned()),
-        };
-        let is_deferred = name != listed_name;
-        match tool_name_error(&tool, name, &ctx) {
-            Some(message) => diagnostics.report_invalid(position, message),
-            None if tools.contains(&tool) => {
-                if deferred.contains(&tool) != is_deferred {
-                    let message = format!("`{tool}` is listed with and without `?`: remove one");
-                    diagnostics.report_invalid(position, message);
+impl Diagnostics<'_> {
+    /// Parses the list of tools of a project agent. Returns all tools, and those of them that are
+    /// deferred (the model loads their schemas on demand): those written with `?` at the end.
+    pub(crate) fn parse_tools_field(
+        &mut self,
+        entry: &TableEntry,
+    ) -> Option<(Vec<String>, Vec<String>)> {
+        let ctx = self.ctx;
+        let (mut tools, mut deferred) = (Vec::new(), Vec::new());
+        for (position, listed_name) in self.texts_with_positions(entry) {
+            let name = listed_name.strip_suffix(DEFERRED_SUFFIX).unwrap_or(&listed_name);
+            let tool = match longhaul_tool_name(name) {
+                Some(native) => native.to_owned(),
+                None => claude_mcp_name(name).unwrap_or_else(|| name.to_owned()),
+            };
+            let is_deferred = name != listed_name;
+            match tool_name_error(&tool, name, &ctx) {
+                Some(message) => self.report_invalid(position, message),
+                None if tools.contains(&tool) => {
+                    if deferred.contains(&tool) != is_deferred {
+                        let message =
+                            format!("`{tool}` is listed with and without `?`: remove one");
+                        self.report_invalid(position, message);
+                    }
                 }
-            }
-            None => {
-                if is_deferred {
-                    deferred.push(tool.clone());
+                None => {
+                    if is_deferred {
+                        deferred.push(tool.clone());
+                    }
+                    if let Some(message) = missing_mcp_server_message(&tool, &ctx) {
+                        self.report_missing_reference(position, message);
+                    }
+                    tools.push(tool);
                 }
-                if let Some(message) = missing_mcp_server_message(&tool, &ctx) {
-                    diagnostics.report_missing_reference(position, message);
-                }
-                tools.push(tool);
             }
         }
+        Some((tools, deferred))
     }
-    Some((tools, deferred))
 }
 
 #[cfg(test)]

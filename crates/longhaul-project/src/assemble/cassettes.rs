@@ -115,14 +115,14 @@ fn prepare_cassette_folder(config: &Config, file: &Path) -> std::io::Result<()> 
 }
 
 /// Returns the path of the cassette (a file with recorded model responses) that a model name refers
-/// to. `None` means that the name is invalid.
-pub(crate) fn cassette_path_of_model(config: &Config, model_name: &str) -> Option<PathBuf> {
-    cassette_file_path(config, split_loose_suffix(model_name).0).ok()
+/// to. The error says that the name is invalid.
+pub(crate) fn path_of_model(config: &Config, model_name: &str) -> Result<PathBuf, String> {
+    cassette_file_path(config, split_loose_suffix(model_name).0)
 }
 
 /// Returns why the cassette that a model name refers to can't be played. `None` means that it can.
 pub(crate) fn unplayable_cassette_reason(config: &Config, model_name: &str) -> Option<String> {
-    let path = match cassette_file_path(config, split_loose_suffix(model_name).0) {
+    let path = match path_of_model(config, model_name) {
         Ok(path) => path,
         Err(reason) => return Some(reason),
     };

@@ -11,12 +11,13 @@ use longhaul_core::port::outbound::{NetworkScope, OutboundHttpClient};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::agent::config::PerceptionSource;
 use longhaul_engine::services::ContextProviders;
+use longhaul_tool::command::Command;
 use longhaul_tool::context::{CommandContextProvider, HttpContextProvider};
 
 use crate::config::settings::Config;
 use crate::trust::decisions::TrustDecisions;
-use crate::trust::egress;
 use crate::trust::item::TrustItem;
+use crate::trust::items;
 
 /// Timeout of one request to the URL of a context provider (a source of data about the outside
 /// world).
@@ -53,14 +54,15 @@ impl ContextProviders for ProjectContextProviders {
                 self.decisions
                     .check_trusted(&TrustItem::for_perception_command(&self.root, argv))?;
                 Ok(Arc::new(CommandContextProvider {
-                    argv: argv.clone(),
-                    root: self.root.clone(),
+                    command: Command {
+                        timeout: FETCH_TIMEOUT,
+                        ..Command::new(argv.clone(), &self.root)
+                    },
                     clock: Arc::clone(&self.clock),
-                    timeout: FETCH_TIMEOUT,
                 }))
             }
             PerceptionSource::Url(url) => {
-                self.decisions.check_trusted(&egress::perception_url_trust_item(url))?;
+                self.decisions.check_trusted(&items::perception_url_trust_item(url))?;
                 // A private address is allowed only if `[outbound] allow` lists it.
                 Ok(Arc::new(HttpContextProvider {
                     url: url.clone(),

@@ -1,27 +1,28 @@
 //! The tools of the MCP servers in `.mcp.json`, under names such as `mcp:github` and
-//! `mcp:github/search`.
+//! `mcp:github/search`, and the interface to the MCP client, which hides the MCP protocol.
 //!
 //! Invariant: an untrusted server is not started. Every error names a command that helps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use longhaul_core::port::tool::RunClaimId;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{RunClaimId, Tool};
+use longhaul_core::time::Millis;
 use longhaul_engine::services::ExternalToolSource;
 use longhaul_engine::tools::registry::RegisteredTool;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::assemble::mcp_client::McpClient;
-use crate::assemble::slow_notice::SlowMcpServerNotifier;
 use crate::config::settings::Config;
 use crate::mcp::file::McpFile;
 use crate::mcp::name::{ALL_SERVERS, FILE_NAME, split_mcp_server_and_tool};
-use crate::mcp::resolved::ResolvedMcpServer;
+use crate::mcp::server::ResolvedMcpServer;
 use crate::trust::decisions::TrustDecisions;
 use crate::trust::item::TrustItem;
 
@@ -32,8 +33,10 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// can't be started.
 pub type ResolvedMcpServers = BTreeMap<String, Result<ResolvedMcpServer, String>>;
 
+/// Time to wait for a server before it is reported as slow.
+const SLOW_NOTICE_DELAY: Duration = Duration::from_secs(2);
+
 /// The tools of a project's MCP servers.
-#[derive(Debug)]
 pub struct McpTools {
     config: Config,
     decisions: TrustDecisions,
@@ -43,18 +46,17 @@ pub struct McpTools {
     retired: Mutex<Vec<Arc<McpServerSet>>>,
     closing: Mutex<ClosingMcpClients>,
     /// Creates the client for a changed `.mcp.json`. `None` means that changes are not applied.
-    client_factory: Option<ClientFactory>,
-    slow_notice: SlowMcpServerNotifier,
+    create_client: Option<Box<CreateClient>>,
+    /// Callback that receives the name of a slow server. Without it, the server is logged.
+    slow_callback: OnceLock<Box<NoticeFn>>,
 }
 
 type CreateClient = dyn Fn(&McpFile) -> Arc<dyn McpClient> + Send + Sync;
+type NoticeFn = dyn Fn(&str) + Send + Sync;
 
-/// Creates the client for the servers of a `.mcp.json`.
-struct ClientFactory(Box<CreateClient>);
-
-impl fmt::Debug for ClientFactory {
+impl fmt::Debug for McpTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClientFactory")
+        f.debug_struct("McpTools").field("current", &self.current).finish_non_exhaustive()
     }
 }
 
@@ -108,8 +110,8 @@ impl McpTools {
             current: Mutex::new(McpServerSet::new(file, ready, client)),
             retired: Mutex::default(),
             closing: Mutex::default(),
-            client_factory: None,
-            slow_notice: SlowMcpServerNotifier::default(),
+            create_client: None,
+            slow_callback: OnceLock::new(),
         }
     }
 
@@ -119,12 +121,13 @@ impl McpTools {
         self,
         create_client: impl Fn(&McpFile) -> Arc<dyn McpClient> + Send + Sync + 'static,
     ) -> Self {
-        Self { client_factory: Some(ClientFactory(Box::new(create_client))), ..self }
+        Self { create_client: Some(Box::new(create_client)), ..self }
     }
 
-    /// Sets a callback that receives the name of an MCP server that is slow to respond.
+    /// Sets a callback that receives the name of an MCP server that is slow to respond. Only the
+    /// first call has an effect.
     pub fn set_slow_mcp_server_callback(&self, callback: impl Fn(&str) + Send + Sync + 'static) {
-        self.slow_notice.set_slow_server_callback(callback);
+        _ = self.slow_callback.set(Box::new(callback));
     }
 
     /// Returns the version of `.mcp.json` that is in use.
@@ -176,29 +179,21 @@ impl McpTools {
     /// # Errors
     /// The new version can't be used. The text is the reason.
     pub fn apply_changed_mcp_file(&self) -> Result<(), String> {
-        let Some(ClientFactory(create_client)) = &self.client_factory else {
+        let Some(create_client) = &self.create_client else {
             return Ok(());
         };
-        let Some(file) = self.read_mcp_file_if_changed().transpose()? else {
+        let file = McpFile::load(&self.config);
+        if file == self.current_server_set().file {
             return Ok(());
-        };
+        }
+        if let Some(problem) = file.problems.first() {
+            return Err(problem.to_string());
+        }
+        self.check_mcp_file_trusted(&file)?;
         let (servers, client) = (file.servers.len() as u64, create_client(&file));
         self.replace_servers(file, client);
         tracing::info!(servers, "{FILE_NAME} was reloaded");
         Ok(())
-    }
-
-    /// Reads `.mcp.json` again. `None` means that it is unchanged; the error is the reason why the
-    /// new version can't be used.
-    fn read_mcp_file_if_changed(&self) -> Option<Result<McpFile, String>> {
-        let file = McpFile::load(&self.config);
-        if file == self.current_server_set().file {
-            return None;
-        }
-        if let Some(problem) = file.problems.first() {
-            return Some(Err(problem.to_string()));
-        }
-        Some(self.check_mcp_file_trusted(&file).map(|()| file))
     }
 
     /// Switches to this version of `.mcp.json` and this client. The previous client is closed when
@@ -292,11 +287,12 @@ impl McpTools {
     ) -> Result<Vec<RegisteredTool>, String> {
         self.check_server_usable(server)?;
         let line = self.client_for_run_claim(claim_id);
-        let result = self
-            .slow_notice
-            .wait_for_server(server, line.list_server_tools(server, tool, claim_id))
-            .await;
-        let tools = result.map_err(|reason| {
+        let listing = line.list_server_tools(server, tool, claim_id);
+        let result = wait_and_notify_if_slow(listing, || match self.slow_callback.get() {
+            Some(callback) => callback(server),
+            None => tracing::info!(server, "waiting for MCP server"),
+        });
+        let tools = result.await.map_err(|reason| {
             let punctuation = match reason.ends_with(['.', '?', '!']) {
                 true => "",
                 false => ".",
@@ -372,6 +368,18 @@ impl ExternalToolSource for McpTools {
     }
 }
 
+/// Waits for `work` without a time limit. Calls `notify` once if that takes longer than
+/// `SLOW_NOTICE_DELAY`.
+pub async fn wait_and_notify_if_slow<T>(work: impl Future<Output = T>, notify: impl FnOnce()) -> T {
+    let mut work = pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        () = tokio::time::sleep(SLOW_NOTICE_DELAY) => notify(),
+    }
+    work.await
+}
+
 /// Closes the connections to these MCP servers, and waits for the MCP clients that are already
 /// being closed.
 async fn close_all_clients(already_closing: ClosingMcpClients, server_sets: &[Arc<McpServerSet>]) {
@@ -392,4 +400,63 @@ async fn close_all_clients(already_closing: ClosingMcpClients, server_sets: &[Ar
 async fn close_client(client: &dyn McpClient) {
     client.close_all_connections().await;
     client.wait_for_token_refreshes().await;
+}
+
+/// Client for MCP servers, which are identified by name.
+#[async_trait]
+pub trait McpClient: Send + Sync + std::fmt::Debug {
+    /// Returns the tools of a server, or only the tool with this name. The error is a short reason.
+    async fn list_server_tools(
+        &self,
+        server: &str,
+        tool: Option<&str>,
+        claim: RunClaimId,
+    ) -> Result<Vec<Arc<dyn Tool>>, String>;
+
+    /// Connects to a server and returns its description.
+    async fn check_server(&self, server_name: &str) -> Result<McpServerReport, McpCheckError>;
+
+    /// Closes the connections that were opened only for this claim (a worker's exclusive right to
+    /// drive a run).
+    async fn close_connections_of_run_claim(&self, claim: RunClaimId);
+
+    /// Closes the connections to all servers.
+    async fn close_all_connections(&self);
+
+    /// Waits until operations that must not be interrupted, such as token refreshes, have ended.
+    /// The wait has a time limit.
+    async fn wait_for_token_refreshes(&self);
+}
+
+/// Description of an MCP server, as the server reports it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpServerReport {
+    pub name: String,
+    pub version: String,
+    /// MCP protocol version that was negotiated with the server.
+    pub protocol: String,
+    /// Tools that the MCP server offers.
+    pub tools: Vec<McpReportedTool>,
+    /// Remarks about the MCP server that are not errors.
+    pub notes: Vec<String>,
+    /// Time it took to connect to the MCP server and list its tools.
+    pub duration: Millis,
+}
+
+/// Reason why an MCP server could not be checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpCheckError {
+    /// Short reason why the check failed.
+    pub message: String,
+    /// Whether a person must log in to the server first. Then a retry does not help.
+    pub needs_login: bool,
+}
+
+/// A tool as its MCP server describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpReportedTool {
+    /// Name of the tool as agent files write it.
+    pub name: String,
+    /// Effect class of the tool's calls: whether they may be repeated after a crash.
+    pub class: EffectClass,
 }

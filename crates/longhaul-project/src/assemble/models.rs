@@ -1,11 +1,12 @@
-//! The models of a project by name: those of providers, scripted models and cassettes.
+//! The models of a project by name: those of providers, scripted models and cassettes; and the
+//! reasons why a model can never be used, such as an invalid script.
 //!
 //! Invariant: the scripted model is used only if it is named, never as a fallback. An API key is
 //! not sent to a server that only an untrusted project file names.
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use longhaul_core::port::model::Model;
 use longhaul_core::time::Clock;
@@ -18,11 +19,12 @@ use longhaul_model::providers::open::ProviderModels;
 use longhaul_model::scripted::{SCRIPT_BYTES_MAX, Script, ScriptedModel};
 
 use crate::agents::built_in;
-use crate::assemble::cassettes;
+use crate::agents::load_context::ModelNames;
+use crate::assemble::cassettes::{self, unplayable_cassette_reason};
 use crate::config::settings::Config;
 use crate::project_file::{self, ProjectFileError};
 use crate::trust::decisions::TrustDecisions;
-use crate::trust::egress;
+use crate::trust::items;
 
 /// Folder of the scripts for scripted models, relative to the project root.
 const SCRIPTS_FOLDER: &str = "scripts";
@@ -141,7 +143,7 @@ impl ModelRegistry {
             FileModel::Script(name) => {
                 self.config.root.join(SCRIPTS_FOLDER).join(format!("{name}.yaml"))
             }
-            FileModel::Cassette(name) => cassettes::cassette_path_of_model(&self.config, name)?,
+            FileModel::Cassette(name) => cassettes::path_of_model(&self.config, name).ok()?,
         };
         let metadata = std::fs::metadata(path).ok()?;
         Some((metadata.modified().ok()?, metadata.len()))
@@ -150,7 +152,7 @@ impl ModelRegistry {
     /// Checks that the user's data may be sent to a provider. Called on every use, so that revoked
     /// trust also affects open models.
     fn check_provider_trust(&self, provider: &str) -> Result<(), String> {
-        let item = egress::provider_trust_item(&self.config, provider);
+        let item = items::provider_trust_item(&self.config, provider);
         item.map_or(Ok(()), |item| self.decisions.check_trusted(&item))
     }
 }
@@ -218,5 +220,42 @@ impl ModelResolver for ModelRegistry {
 
     fn idle_tick_model_of_same_provider(&self, model_name: Option<&str>) -> Option<String> {
         self.selector.as_ref().ok()?.idle_tick_model_of_same_provider(model_name)
+    }
+}
+
+/// The model names of a project.
+#[derive(Debug)]
+pub struct ProjectModelNames<'a> {
+    config: &'a Config,
+    /// Created when the first name is checked, because that takes a part of the time in which a
+    /// command starts. `None` means that the prices are invalid, which is reported elsewhere.
+    selector: OnceLock<Option<ModelSelector>>,
+}
+
+impl<'a> ProjectModelNames<'a> {
+    /// Creates the model names of a project.
+    pub const fn new(config: &'a Config) -> Self {
+        Self { config, selector: OnceLock::new() }
+    }
+}
+
+impl ModelNames for ProjectModelNames<'_> {
+    fn unusable_reason(&self, model_name: &str) -> Option<String> {
+        let selector = self.selector.get_or_init(|| model_selector(self.config).ok());
+        let full_name = match selector.as_ref()?.resolve_model_name(model_name) {
+            Ok(full_name) => full_name,
+            Err(reason) => return Some(reason),
+        };
+        match full_name.split_once('/')? {
+            (SCRIPTED_PROVIDER, script) if !is_script_name(script) => {
+                Some(format!("`{script}` is not a valid script name"))
+            }
+            (SCRIPTED_PROVIDER, script) => match load_model_script(&self.config.root, script) {
+                Some(script) => script.err(),
+                None => Some(format!("there is no script: write scripts/{script}.yaml")),
+            },
+            (CASSETTE_PROVIDER, cassette) => unplayable_cassette_reason(self.config, cassette),
+            (provider, _) => selector.as_ref()?.providers.missing_provider_message(provider),
+        }
     }
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use longhaul_core::port::tool::{RunClaimId, Tool};
 use longhaul_core::time::Clock;
 
-use crate::assemble::mcp_client::{McpCheckError, McpClient, McpServerReport};
+use crate::assemble::mcp_tools::{McpCheckError, McpClient, McpServerReport};
 use crate::config::settings::Config;
 use crate::mcp::file::{McpFile, NO_CLIENT};
 use crate::mcp::name::FILE_NAME;

@@ -1,10 +1,11 @@
-//! The tool that sends messages, and the source of all tools that a person must trust before agents
-//! use them.
+//! The guarded HTTP client of a project, the tools that use it, and the source of all tools that a
+//! person must trust before agents use them.
 //!
-//! Invariant: without trust, a message is not passed to a program that the project names, and not
-//! written outside the project.
+//! Invariant: agents have no other way to send requests, and the allowlist in an untrusted project
+//! file is not used. Without trust, a message is not passed to a program that the project names, and
+//! not written outside the project.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,15 +16,16 @@ use longhaul_engine::agent::check::SHELL_TOOL;
 use longhaul_engine::services::ExternalToolSource;
 use longhaul_engine::tools::registry::RegisteredTool;
 use longhaul_tool::message::{DeliveryTarget, SendMessageConfig, SendMessageTool};
-use longhaul_tool::outbound::GuardedHttpClient;
+use longhaul_tool::outbound::{Allowlist, GuardedHttpClient};
+use longhaul_tool::{FileLocation, HttpFetchTool, LogInteractionTool};
 
 use crate::assemble::mcp_tools::McpTools;
-use crate::config::schema::DELIVER_KEY;
+use crate::config::load::{self, ConfigFileScope};
+use crate::config::schema::{DELIVER_KEY, LOG_FILE_KEY};
 use crate::config::settings::Config;
 use crate::trust::decisions::TrustDecisions;
-use crate::trust::egress;
 use crate::trust::item::TrustItem;
-use crate::trust::items::{self, SEND_MESSAGE_TOOL};
+use crate::trust::items::{self, ALLOW_KEY, SEND_MESSAGE_TOOL};
 
 /// Name of the log file of delivered messages, in the project's data folder.
 const DELIVERY_LOG_FILE: &str = "deliveries.jsonl";
@@ -71,7 +73,7 @@ pub(crate) fn create_send_message_tool(
     let tool = SendMessageTool::new(messages, Arc::clone(clock), Arc::clone(client));
     Ok(MessageToolWithTarget {
         tool: Arc::new(tool.map_err(|error| error.to_string())?),
-        project_target: egress::project_delivery_target(config),
+        project_target: items::project_delivery_target(config),
     })
 }
 
@@ -115,15 +117,13 @@ impl TrustCheckedTools {
             SHELL_TOOL => Some((&self.shell, items::shell_trust_item(agent?))),
             SEND_MESSAGE_TOOL => {
                 let deliver = self.sender.project_target.as_ref()?;
-                let item = egress::delivery_trust_item(&self.root, deliver)?;
+                let item = items::delivery_trust_item(&self.root, deliver)?;
                 Some((&self.sender.tool, item))
             }
             _ => None,
         }
     }
-}
 
-impl TrustCheckedTools {
     /// Returns the tool if a person has trusted it. Otherwise the error says how to trust it.
     fn tool_if_trusted(
         &self,
@@ -163,5 +163,70 @@ impl ExternalToolSource for TrustCheckedTools {
 
     async fn release_tools(&self, claim_id: RunClaimId) {
         self.mcp_tools.release_tools(claim_id).await;
+    }
+}
+
+/// Default path of the file to which the tool `log_interaction` appends, relative to the data
+/// folder.
+const INTERACTIONS_FILE: &str = "interactions.jsonl";
+
+/// The HTTP client of a project and the tools that send or log data.
+#[derive(Debug)]
+pub struct OutboundTools {
+    /// HTTP client that connects only to allowed addresses.
+    pub client: Arc<GuardedHttpClient>,
+    /// Tools that agents may use without a trust decision of a person.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// The tool that sends messages. A person may have to trust its delivery target first.
+    pub sender: MessageToolWithTarget,
+}
+
+impl OutboundTools {
+    /// Creates the HTTP client and the tools from the project's settings.
+    ///
+    /// # Errors
+    /// A setting is invalid.
+    pub fn new(config: &Config, clock: &Arc<dyn Clock>) -> Result<Self, String> {
+        // An invalid setting is reported whether it is trusted or not.
+        let allowlist = |allow: &[String]| {
+            let allowlist = Allowlist::new(allow.iter().map(String::as_str), false);
+            allowlist.map_err(|error| format!("`{ALLOW_KEY}`: {error}"))
+        };
+        let mut allowed_hosts = allowlist(&config.text_list(ALLOW_KEY))?;
+        if items::outbound_trust_item(config)
+            .is_some_and(|item| TrustDecisions::new(config).check_trusted(&item).is_err())
+        {
+            allowed_hosts = allowlist(&user_allowlist(config))?;
+        }
+        let client = Arc::new(GuardedHttpClient::new(allowed_hosts, Arc::clone(clock)));
+        let fetch = HttpFetchTool::new(Arc::clone(&client)).map_err(|error| error.to_string())?;
+        let log = LogInteractionTool::new_tool(interaction_log_file(config)?, Arc::clone(clock));
+        let log = log.map_err(|error| error.to_string())?;
+        let sender = create_send_message_tool(config, clock, &client)?;
+        let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(fetch), log];
+        if sender.project_target.is_none() {
+            tools.push(Arc::clone(&sender.tool));
+        }
+        Ok(Self { client, tools, sender })
+    }
+}
+
+/// Returns the outbound allowlist of the user's own settings file. In the effective settings, the
+/// list of the project replaces it.
+fn user_allowlist(config: &Config) -> Vec<String> {
+    let file = config.user_file.as_ref();
+    let layer = file.and_then(|file| load::load_config_layer(file, file, ConfigFileScope::User));
+    let allow_value = layer.and_then(|mut layer| layer.values.remove(ALLOW_KEY));
+    allow_value.map(|(allow, _)| allow.to_text_list()).unwrap_or_default()
+}
+
+fn interaction_log_file(config: &Config) -> Result<FileLocation, String> {
+    let file_setting = config.tool_settings("log_interaction").remove("file");
+    match file_setting.as_ref().map(serde_json::Value::as_str) {
+        None => Ok(config.data_folder_location().join(INTERACTIONS_FILE)),
+        Some(Some(file)) if !file.trim().is_empty() => {
+            Ok(config.resolve_configured_path(Path::new(file)))
+        }
+        Some(_) => Err(format!("`{LOG_FILE_KEY}` must be a string: write a file path")),
     }
 }

@@ -11,11 +11,11 @@ use longhaul_model::{anthropic, chat, responses};
 use longhaul_tool::message::DeliveryTarget;
 use longhaul_tool::outbound::Allowlist;
 
-use crate::config::error::{ErrorLocation, SettingError};
+use crate::config::error::SettingError;
 use crate::config::price_overrides;
 use crate::config::schema::DELIVER_KEY;
 use crate::config::value::{Setting, SettingOrigin, SettingValue};
-use crate::spanned::{Position, escape_to_one_line};
+use crate::spanned::escape_to_one_line;
 use longhaul_model::providers::built_in::{
     self, ApiFormat, CASSETTE_PROVIDER, DEFAULT_ALIAS, IDLE_ALIAS, SCRIPTED_PROVIDER,
 };
@@ -24,11 +24,13 @@ use longhaul_model::providers::built_in::{
 pub(crate) fn check_setting_combinations(
     settings: &BTreeMap<String, Setting>,
 ) -> Vec<SettingError> {
-    let mut errors = check_provider_settings(settings);
-    errors.extend(check_model_aliases(settings));
-    errors.extend(check_price_overrides(settings));
-    errors.extend(check_outbound_settings(settings));
-    errors
+    let checks = [
+        check_provider_settings,
+        check_model_aliases,
+        check_price_overrides,
+        check_outbound_settings,
+    ];
+    checks.into_iter().flat_map(|check| check(settings)).collect()
 }
 
 /// Checks the delivery target of messages and the outbound allowlist (hosts that agents may reach).
@@ -57,22 +59,18 @@ fn setting_error(setting: &Setting, message: &str) -> SettingError {
 }
 
 /// Returns where a setting with this origin can be corrected.
-pub(crate) fn setting_error_location(origin: &SettingOrigin) -> ErrorLocation {
-    let file_location = |path: &std::path::Path, line| {
-        ErrorLocation::File(path.to_path_buf(), Some(Position { line, column: 1 }))
-    };
+pub(crate) fn setting_error_location(origin: &SettingOrigin) -> String {
     match origin {
         SettingOrigin::UserFile(path, line) | SettingOrigin::ProjectFile(path, line) => {
-            file_location(path, *line)
+            format!("{}:{line}:1", path.display())
         }
-        SettingOrigin::Environment(name) | SettingOrigin::Dotenv(name) => {
-            ErrorLocation::Environment(name.clone())
-        }
-        SettingOrigin::Flag(name) => ErrorLocation::Flag(name.clone()),
+        SettingOrigin::Environment(name)
+        | SettingOrigin::Dotenv(name)
+        | SettingOrigin::Flag(name) => name.clone(),
         SettingOrigin::Merged(all) => {
-            all.last().map_or(ErrorLocation::Default, setting_error_location)
+            setting_error_location(all.last().unwrap_or(&SettingOrigin::Default))
         }
-        SettingOrigin::Default => ErrorLocation::Default,
+        SettingOrigin::Default => "the defaults".to_owned(),
     }
 }
 
@@ -194,7 +192,8 @@ fn provider_definition_error(name: &str, keys: &BTreeSet<&str>) -> Option<String
     })
 }
 
-fn is_header_name(name: &str) -> bool {
+/// Whether this is a valid name of an HTTP header.
+pub(crate) fn is_header_name(name: &str) -> bool {
     let is_header_char = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     !name.is_empty() && name.chars().all(is_header_char)
 }

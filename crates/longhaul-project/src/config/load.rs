@@ -1,23 +1,21 @@
 //! Merges the layers of the configuration. From highest to lowest precedence: flags, environment,
-//! project file, user file, defaults. All errors are collected.
+//! project file, user file, defaults. All errors are collected, and unknown keys are errors.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::suggest;
 
-use crate::config::cross_checks;
-use crate::config::dotenv;
 use crate::config::env::Env;
-use crate::config::error::{ConfigError, ErrorLocation, SettingError};
-use crate::config::layer::{self, ConfigFileScope};
-use crate::config::path_checks;
+use crate::config::error::{ConfigError, SettingError};
 use crate::config::process_env::{CONFIG_FILE_NAME, ProcessEnv};
 use crate::config::schema::{self, SECRETS_KEY, SETTING_KEYS, SettingPathKind, TRUST_FOLDERS_KEY};
 use crate::config::settings::Config;
 use crate::config::value::{Setting, SettingOrigin, SettingValue};
 use crate::config::value_kind::SettingValueKind;
-use crate::spanned::{escape_to_one_line, toml};
+use crate::config::{cross_checks, dotenv, path_checks};
+use crate::project_file::{self, ProjectFileError};
+use crate::spanned::{Node, ParseError, Position, escape_to_one_line, toml};
 use crate::trust::TRUST_VAR;
 
 /// A command-line flag that sets a setting.
@@ -110,7 +108,7 @@ fn other_owner_error(
     };
     let root = escape_to_one_line(&root.display().to_string());
     Some(SettingError {
-        location: ErrorLocation::File(display_path, None),
+        location: display_path.display().to_string(),
         message: format!(
             "this folder belongs to another user (uid {owner}), so it is not used. If you \
              trust that user, add `[trust] folders = [\"{root}\"]` to your user file (`longhaul \
@@ -186,7 +184,7 @@ impl ConfigLoader {
 
     fn add_config_file(&mut self, process_env: &ProcessEnv, path: &Path, scope: ConfigFileScope) {
         let display_path = process_env.display_path(path);
-        let Some(layer) = layer::load_config_layer(path, &display_path, scope) else {
+        let Some(layer) = load_config_layer(path, &display_path, scope) else {
             return;
         };
         self.errors.extend(layer.errors);
@@ -252,4 +250,137 @@ fn misspelled_variable_notes(process_env: &ProcessEnv) -> Vec<String> {
             .then(|| format!("{env_name} has no effect, did you mean {suggestion}?"))
     });
     notes.collect()
+}
+
+/// Maximum size of a configuration file in bytes.
+const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// Maximum number of reported errors per configuration file.
+const ERRORS_MAX: usize = 100;
+
+/// The settings and errors of one configuration file.
+#[derive(Debug, Default)]
+pub(crate) struct ConfigLayer {
+    /// Path of the file as shown to people.
+    file: String,
+    /// Values by setting path, each with its line number in the file.
+    pub(crate) values: BTreeMap<String, (SettingValue, usize)>,
+    /// Errors in the configuration file.
+    pub(crate) errors: Vec<SettingError>,
+}
+
+/// Whether the user or the project owns a configuration file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ConfigFileScope {
+    /// The user's own file. Symbolic links are followed.
+    User,
+    /// A file of the project. Symbolic links that lead out of the project are rejected.
+    Project,
+}
+
+/// Loads the configuration file at `path`, shown as `display_path` in messages. `None` means that
+/// there is no file.
+pub(crate) fn load_config_layer(
+    path: &Path,
+    display_path: &Path,
+    scope: ConfigFileScope,
+) -> Option<ConfigLayer> {
+    let text = read_config_file(path, scope).transpose()?;
+    let mut layer =
+        ConfigLayer { file: display_path.display().to_string(), ..ConfigLayer::default() };
+    match text.map(|text| toml::parse(&text)) {
+        Ok(Ok(node)) => layer.collect_table_settings(&[], &node),
+        Ok(Err(ParseError { position, message })) => layer.add_setting_error(position, message),
+        Err(message) => {
+            layer.errors.push(SettingError { location: layer.file.clone(), message });
+        }
+    }
+    Some(layer)
+}
+
+fn read_config_file(path: &Path, scope: ConfigFileScope) -> Result<Option<String>, String> {
+    let bytes = match (scope, path.parent(), path.file_name()) {
+        (ConfigFileScope::Project, Some(root), Some(name)) => {
+            project_file::read_file_in_project(root, Path::new(name), FILE_BYTES_MAX)
+        }
+        (ConfigFileScope::Project | ConfigFileScope::User, _, _) => {
+            project_file::read_file_following_symlinks(path, FILE_BYTES_MAX)
+        }
+    };
+    let bytes = match bytes {
+        Ok(bytes) => bytes,
+        Err(ProjectFileError::Missing) => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let text = String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())?;
+    Ok(Some(text))
+}
+
+impl ConfigLayer {
+    fn add_setting_error(&mut self, position: Position, message: String) {
+        self.errors.push(SettingError {
+            location: format!("{}:{position}", self.file),
+            message: escape_to_one_line(&message),
+        });
+    }
+
+    fn collect_table_settings(&mut self, table_path: &[&str], node: &Node) {
+        let Some(entries) = node.as_table() else {
+            let siblings = schema::sibling_setting_paths(&[table_path, &["*"]].concat());
+            let mut message =
+                format!("`{}` must be a table, but is {}", table_path.join("."), node.type_name());
+            if let Some(example) = siblings.first() {
+                message.push_str(&format!(": write `{example} = ...`"));
+            }
+            return self.add_setting_error(node.position, message);
+        };
+        for entry in entries {
+            if self.errors.len() >= ERRORS_MAX {
+                return;
+            }
+            let table_path = [table_path, &[entry.key.as_str()]].concat();
+            match schema::lookup_setting_path(&table_path) {
+                SettingPathKind::Unknown => {
+                    self.add_setting_error(entry.position, unknown_key_message(&table_path))
+                }
+                SettingPathKind::Table => self.collect_table_settings(&table_path, &entry.node),
+                SettingPathKind::Key(key) => match key.kind.parse_node(&entry.node) {
+                    Ok(value) => {
+                        let setting = (value, entry.position.line);
+                        self.values.insert(table_path.join("."), setting);
+                    }
+                    Err(message) => {
+                        self.add_setting_error(
+                            entry.node.position,
+                            format!("`{}`: {message}", table_path.join(".")),
+                        );
+                    }
+                },
+            }
+        }
+    }
+}
+
+/// Returns the error message for an unknown key, with a suggestion. Only the last parts of the
+/// paths are compared for the suggestion, since a common prefix would make all paths similar.
+fn unknown_key_message(key_path: &[&str]) -> String {
+    let full_key = key_path.join(".");
+    let (name, parent) =
+        full_key.rsplit_once('.').map_or((full_key.as_str(), ""), |pair| (pair.1, pair.0));
+    let last_segment = |key_path: &str| key_path.rsplit('.').next().unwrap_or_default().to_owned();
+    let siblings = schema::sibling_setting_paths(key_path);
+    let names: Vec<String> = siblings.iter().map(|key_path| last_segment(key_path)).collect();
+    let full_path = |name: &str| match parent {
+        "" => name.to_owned(),
+        _ => format!("{parent}.{name}"),
+    };
+    let suggestion =
+        longhaul_core::suggest::most_similar_name(name, names.iter().map(String::as_str));
+    let suggestion = suggestion.map(full_path);
+    let key_with_same_name =
+        || schema::SETTING_KEYS.iter().find(|key| last_segment(key.path) == name);
+    match suggestion.or_else(|| key_with_same_name().map(|key| key.path.to_owned())) {
+        Some(suggestion) => format!("unknown key `{full_key}`, did you mean `{suggestion}`?"),
+        None => format!("unknown key `{full_key}`, expected one of `{}`", siblings.join("`, `")),
+    }
 }

@@ -1,16 +1,18 @@
-//! Rejects settings of a project that contain a path out of the project.
+//! Rejects settings of a project that contain a path out of the project, and data that git tracks.
 //!
 //! The user file, the process environment and flags may name any path. Files of the project may
-//! not: otherwise the files of a cloned repository could make Longhaul write anywhere.
+//! not: otherwise the files of a cloned repository could make Longhaul write anywhere. Of the git
+//! index (the list of tracked files), only versions that store complete paths are supported.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use longhaul_tool::FileLocation;
 use longhaul_tool::message::DeliveryTarget;
 
 use crate::config::cross_checks::setting_error_location;
-use crate::config::error::{ErrorLocation, SettingError};
-use crate::config::git_tracked::GitIndex;
+use crate::config::error::SettingError;
 use crate::config::schema::{DELIVER_KEY, LOG_FILE_KEY, TRUST_FOLDERS_KEY};
 use crate::config::settings::{Config, StoreUrl};
 use crate::project_file;
@@ -62,7 +64,7 @@ fn tracked_data_folder_error(config: &Config) -> Option<SettingError> {
              yours, run `git rm -r --cached {data}` and commit: the files stay. If `local.key` was committed, \
              also run `rm {data}/local.key`: `longhaul serve` creates a new key. If they are not yours, set another folder with LONGHAUL_DATA"
         ),
-        location: ErrorLocation::File(path, None),
+        location: path.display().to_string(),
     })
 }
 
@@ -90,19 +92,16 @@ fn disallowed_path_error(config: &Config, setting_path: &str) -> Option<SettingE
         },
         _ => PathBuf::from(text),
     };
-    let reason = match FileLocation::below_root(&config.root, &path) {
-        None => "leads out of the project",
-        Some(_) if is_in_git_folder(&path) => {
-            "leads into a `.git` folder, from which git runs programs"
-        }
+    let is_json_lines_file = path.extension().is_some_and(|end| end == "jsonl");
+    let reason = if FileLocation::below_root(&config.root, &path).is_none() {
+        "leads out of the project"
+    } else if path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git")) {
+        "leads into a `.git` folder, from which git runs programs"
+    } else if [DELIVER_KEY, LOG_FILE_KEY].contains(&setting_path) && !is_json_lines_file {
         // A line of JSON that is appended to a script or a hook would be executed.
-        Some(_)
-            if [DELIVER_KEY, LOG_FILE_KEY].contains(&setting_path)
-                && !is_json_lines_file(&path) =>
-        {
-            "is not a JSON lines file with the suffix `.jsonl`"
-        }
-        Some(_) => return None,
+        "is not a JSON lines file with the suffix `.jsonl`"
+    } else {
+        return None;
     };
     Some(SettingError {
         location: setting_error_location(&setting.origin),
@@ -112,14 +111,6 @@ fn disallowed_path_error(config: &Config, setting_path: &str) -> Option<SettingE
             path.display()
         )),
     })
-}
-
-fn is_in_git_folder(path: &Path) -> bool {
-    path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"))
-}
-
-fn is_json_lines_file(path: &Path) -> bool {
-    path.extension().is_some_and(|end| end == "jsonl")
 }
 
 /// Returns the paths of the runtime's files and folders that are inside the project.
@@ -139,6 +130,65 @@ fn data_symlink_error(path: PathBuf) -> SettingError {
         message: "the path is a symbolic link, which is not followed for a project's data: use the folder \
                   or file itself, or set another folder with LONGHAUL_DATA"
             .to_owned(),
-        location: ErrorLocation::File(path, None),
+        location: path.display().to_string(),
     }
+}
+
+/// Maximum size of the git index in bytes.
+const INDEX_BYTES_MAX: usize = 64 << 20;
+
+/// Maximum size in bytes of the file `.git` that a git worktree has instead of a folder.
+const GIT_FILE_BYTES_MAX: usize = 4 << 10;
+
+/// The git index (list of tracked files) of the repository that contains the project's folder.
+pub(crate) struct GitIndex {
+    index: Vec<u8>,
+    /// Path of the project's folder, relative to the root of the repository.
+    folder: PathBuf,
+}
+
+impl GitIndex {
+    /// Loads the git index. `None` means that the folder is not in a repository or that the index
+    /// can't be read.
+    pub(crate) fn load_for_project(project_folder: &Path) -> Option<Self> {
+        let repository_root = project_folder
+            .ancestors()
+            .find(|folder| folder.join(".git").symlink_metadata().is_ok())?;
+        let index = FileLocation::from(git_folder(repository_root)?.join("index"));
+        Some(Self {
+            index: index.read_regular_file(INDEX_BYTES_MAX).ok()??,
+            folder: project_folder.strip_prefix(repository_root).ok()?.to_path_buf(),
+        })
+    }
+
+    /// Whether git tracks this path (relative to the project's folder) or a path below it.
+    pub(crate) fn tracks(&self, path: &Path) -> bool {
+        let path = self.folder.join(path);
+        let path = path.as_os_str().as_bytes();
+        let mut rest = &self.index[..];
+        while let Some(at) = find_bytes(rest, path) {
+            // A path ends with a zero byte; a path below it continues with a slash.
+            if matches!(rest.get(at + path.len()), Some(0 | b'/')) {
+                return true;
+            }
+            rest = &rest[at + 1..];
+        }
+        false
+    }
+}
+
+/// Returns the folder that contains the git index. In a git worktree `.git` is a file with the path
+/// of that folder.
+fn git_folder(repository_root: &Path) -> Option<PathBuf> {
+    let git = repository_root.join(".git");
+    if git.is_dir() {
+        return Some(git);
+    }
+    let text = FileLocation::from(git).read_regular_file(GIT_FILE_BYTES_MAX).ok()??;
+    let path = text.strip_prefix(b"gitdir: ")?.trim_ascii_end();
+    Some(repository_root.join(OsStr::from_bytes(path)))
+}
+
+fn find_bytes(bytes: &[u8], needle: &[u8]) -> Option<usize> {
+    bytes.windows(needle.len()).position(|part| part == needle)
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
+use longhaul_core::duration;
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::policy::gate::GateTimeout;
 use longhaul_core::policy::retry::RetryPolicy;
@@ -21,7 +22,7 @@ use crate::config::env::Env;
 use crate::config::price_overrides;
 use crate::config::schema::SECRETS_KEY;
 use crate::config::spend_caps::parse_spend_caps;
-use crate::config::value::{Setting, SettingValue};
+use crate::config::value::Setting;
 
 /// Environment variable with the path of the file in which the crash probe tools record their
 /// calls. If it is not set, these tools, which crash tests use, are disabled.
@@ -288,8 +289,8 @@ impl Config {
         })
     }
 
-    /// Returns the value of the setting at this path as JSON. `None` means that it is unset, a
-    /// duration or a secret.
+    /// Returns the value of the setting at this path as JSON. `None` means that it is unset or a
+    /// secret.
     fn json(&self, setting_path: &str) -> Option<&Json> {
         self.settings.get(setting_path)?.value.as_json()
     }
@@ -322,10 +323,7 @@ impl Config {
 
     /// Returns the duration of the setting at this path. `None` means that the setting is unset.
     pub fn duration(&self, setting_path: &str) -> Option<Millis> {
-        match &self.settings.get(setting_path)?.value {
-            SettingValue::Duration(value) => Some(*value),
-            SettingValue::Json(_) | SettingValue::Secret(_) => None,
-        }
+        duration::parse_duration(self.text(setting_path)?)
     }
 }
 

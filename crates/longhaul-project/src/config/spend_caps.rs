@@ -3,6 +3,7 @@
 use longhaul_core::policy::spend_cap::{
     CapReachedAction, CapUnit, CapUsageGrouping, CapWindowLength, SpendCap,
 };
+use longhaul_core::suggest;
 use longhaul_engine::background::spend_caps::SpendCaps;
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -42,9 +43,11 @@ pub(crate) fn parse_spend_caps(caps: &Json) -> Result<Vec<SpendCap>, String> {
     Ok(caps)
 }
 
+/// Keys of a cap.
+const KEYS: &[&str] = &["window", "usd", "tokens", "runs", "per", "match", "at_cap", "tz"];
+
 /// A cap as the file writes it.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct CapFields {
     window: CapWindowLength,
     usd: Option<Json>,
@@ -59,7 +62,16 @@ struct CapFields {
 
 /// Parses one cap. The error is the reason why it is invalid.
 fn parse_spend_cap(cap: &Json) -> Result<SpendCap, String> {
-    let fields = CapFields::deserialize(cap).map_err(|error| error.to_string())?;
+    let mut keys = cap.as_object().into_iter().flat_map(serde_json::Map::keys);
+    if let Some(key) = keys.find(|key| !KEYS.contains(&key.as_str())) {
+        return Err(suggest::unknown_name_message("key", key, KEYS));
+    }
+    let fields: CapFields = serde_path_to_error::deserialize(cap).map_err(|error| {
+        match error.path().to_string().as_str() {
+            "." => error.inner().to_string(),
+            key => format!("`{key}`: {}", error.inner()),
+        }
+    })?;
     let (unit, limit) = parse_unit_and_limit(&fields)?;
     let CapFields { window, per, pattern, at_cap, tz, .. } = fields;
     let (per, at_cap) =
@@ -170,7 +182,7 @@ mod tests {
             (r#"[{ window = "day", runs = 1.5 }]"#, "a whole number above 0"),
             (
                 r#"[{ window = "day", runs = 1, per = "user" }]"#,
-                "unknown variant `user`, expected one of `all`, `key`",
+                "`per`: unknown variant `user`, expected one of `all`, `key`",
             ),
             (
                 r#"[{ window = "day", runs = 1, at_cap = "fail" }]"#,

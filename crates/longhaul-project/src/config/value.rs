@@ -4,18 +4,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::slice;
 
-use longhaul_core::time::Millis;
 use serde_json::Value as Json;
-
-use longhaul_core::duration;
 
 /// Value of a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SettingValue {
-    /// A text, a number, a boolean, a list of texts, or a value that only the code that uses the
-    /// setting interprets.
+    /// A text (also of a duration), a number, a boolean, a list of texts, or a value that only the
+    /// code that uses the setting interprets.
     Json(Json),
-    Duration(Millis),
     /// A text that may be a secret.
     Secret(SecretText),
 }
@@ -46,11 +42,11 @@ impl fmt::Debug for SecretText {
 }
 
 impl SettingValue {
-    /// Returns the value as JSON. `None` means that it is a duration or a secret.
+    /// Returns the value as JSON. `None` means that it is a secret.
     pub const fn as_json(&self) -> Option<&Json> {
         match self {
             Self::Json(json) => Some(json),
-            Self::Duration(_) | Self::Secret(_) => None,
+            Self::Secret(_) => None,
         }
     }
 
@@ -63,7 +59,7 @@ impl SettingValue {
     pub const fn as_secret(&self) -> Option<&SecretText> {
         match self {
             Self::Secret(text) => Some(text),
-            Self::Json(_) | Self::Duration(_) => None,
+            Self::Json(_) => None,
         }
     }
 
@@ -79,7 +75,6 @@ impl SettingValue {
     pub fn redacted_json(&self) -> Json {
         match self {
             Self::Json(json) => redact_json(json),
-            Self::Duration(value) => Json::from(duration::format_duration(*value)),
             Self::Secret(_) => Json::from(MASK),
         }
     }

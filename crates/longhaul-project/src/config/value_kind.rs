@@ -120,23 +120,14 @@ impl SettingValueKind {
     pub fn parse_plain_text(self, input: &str) -> Result<SettingValue, String> {
         let node = |content| Node { position: Position::START, value: content };
         let text = |text: &str| node(NodeValue::Text(text.to_owned()));
-        let node = match self {
-            Self::TextList | Self::EnvNames => {
-                let parts = input.split(',').map(str::trim).filter(|part| !part.is_empty());
-                node(NodeValue::List(parts.map(text).collect()))
-            }
-            Self::Integer(_)
-            | Self::Number(..)
-            | Self::Price
-            | Self::Boolean
-            | Self::Any
-            | Self::SpendCaps => toml::parse_toml_value(input).unwrap_or_else(|_| text(input)),
-            Self::Text(..)
-            | Self::Duration(_)
-            | Self::GateTimeout
-            | Self::HeaderValue
-            | Self::Choice(_)
-            | Self::Unsupported(_) => text(input),
+        let is_number = matches!(self, Self::Integer(_) | Self::Number(..) | Self::Price);
+        let node = if matches!(self, Self::TextList | Self::EnvNames) {
+            let parts = input.split(',').map(str::trim).filter(|part| !part.is_empty());
+            node(NodeValue::List(parts.map(text).collect()))
+        } else if is_number || matches!(self, Self::Boolean | Self::Any | Self::SpendCaps) {
+            toml::parse_toml_value(input).unwrap_or_else(|_| text(input))
+        } else {
+            text(input)
         };
         self.parse_node(&node)
     }
@@ -161,9 +152,13 @@ impl SettingValueKind {
                 text => text.is_some(),
             },
             Self::TextList => Self::TEXT.check_list(node)?,
-            Self::EnvNames => {
-                node.as_text().is_some_and(is_env_name) || Self::ENV_NAME.check_list(node)?
-            }
+            Self::EnvNames => match node.as_text() {
+                Some(name) if is_env_name(name) => {
+                    return Ok(Some(SettingValue::Json(Json::from(vec![name]))));
+                }
+                Some(_) => false,
+                None => Self::ENV_NAME.check_list(node)?,
+            },
             Self::Boolean => matches!(node.value, NodeValue::Boolean(_)),
             // The maximum is 2^53, which is enough for token counts. All other counts are smaller.
             Self::Integer(min) => node
@@ -176,11 +171,11 @@ impl SettingValueKind {
                     price.filter(|price| price.as_f64().and_then(usd_to_exact_micros).is_some());
                 return Ok(price.map(SettingValue::Json));
             }
-            Self::Duration(min) => return Ok(duration(min).map(SettingValue::Duration)),
+            Self::Duration(min) => return Ok(duration(min).map(duration_value)),
             Self::GateTimeout if node.as_text() == Some("never") => true,
             Self::GateTimeout => {
                 let timeout = duration(1).filter(|timeout| *timeout <= GATE_TIMEOUT_MAX);
-                return Ok(timeout.map(SettingValue::Duration));
+                return Ok(timeout.map(duration_value));
             }
             Self::HeaderValue => {
                 let text = node.as_text().filter(|text| is_header_value(text));
@@ -207,6 +202,10 @@ impl SettingValueKind {
         list.iter().try_for_each(|element| self.parse_node(element).map(drop))?;
         Ok(true)
     }
+}
+
+fn duration_value(millis: Millis) -> SettingValue {
+    SettingValue::Json(Json::from(duration::format_duration(millis)))
 }
 
 fn is_http_url(text: &str) -> bool {

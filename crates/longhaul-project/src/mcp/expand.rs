@@ -20,14 +20,8 @@ pub enum ExpandVariablesError {
     TooLong(String),
 }
 
-/// A part of a text: literal text or a variable.
-#[derive(Debug, PartialEq, Eq)]
-enum TextSegment<'a> {
-    /// Text without variables.
-    Literal(&'a str),
-    /// A variable, with its name and its default. It expands to its value, or else to the default.
-    Variable(&'a str, Option<&'a str>),
-}
+/// Name of a variable, and its default. It expands to its value, or else to the default.
+type Variable<'a> = (&'a str, Option<&'a str>);
 
 /// Replaces the variables in a text with their values.
 ///
@@ -56,16 +50,15 @@ fn expand_with_fallback(
     fallback: impl Fn(&str, Option<&str>) -> Result<String, ExpandVariablesError>,
 ) -> Result<String, ExpandVariablesError> {
     let mut expanded = String::new();
-    for piece in split_text_segments(text) {
-        match piece {
-            TextSegment::Literal(literal) => expanded.push_str(literal),
-            TextSegment::Variable(name, default) => match env.var(name) {
-                Some(value) if expanded.len() + value.len() > EXPANDED_BYTES_MAX => {
-                    return Err(ExpandVariablesError::TooLong(name.to_owned()));
-                }
-                Some(value) => expanded.push_str(value),
-                None => expanded.push_str(&fallback(name, default)?),
-            },
+    for (literal, variable) in split_text_segments(text) {
+        expanded.push_str(literal);
+        let Some((name, default)) = variable else { continue };
+        match env.var(name) {
+            Some(value) if expanded.len() + value.len() > EXPANDED_BYTES_MAX => {
+                return Err(ExpandVariablesError::TooLong(name.to_owned()));
+            }
+            Some(value) => expanded.push_str(value),
+            None => expanded.push_str(&fallback(name, default)?),
         }
     }
     Ok(expanded)
@@ -73,34 +66,31 @@ fn expand_with_fallback(
 
 /// Returns the names of the variables that a text contains.
 pub fn referenced_variable_names(text: &str) -> impl Iterator<Item = &str> {
-    split_text_segments(text).into_iter().filter_map(|piece| match piece {
-        TextSegment::Variable(name, _) => Some(name),
-        TextSegment::Literal(_) => None,
-    })
+    split_text_segments(text).into_iter().filter_map(|(_, variable)| Some(variable?.0))
 }
 
-fn split_text_segments(text: &str) -> Vec<TextSegment<'_>> {
+/// Splits a text into literal texts, each with the variable that follows it.
+fn split_text_segments(text: &str) -> Vec<(&str, Option<Variable<'_>>)> {
     let mut pieces = Vec::new();
     let (mut rest, mut from) = (text, 0);
     while let Some(offset) = rest[from..].find("${") {
         let start = from + offset;
-        let Some((piece, end)) = parse_variable_reference(&rest[start..]) else {
+        let Some((variable, end)) = parse_variable_reference(&rest[start..]) else {
             // A `${` without a valid variable is literal text.
             from = start + 2;
             continue;
         };
-        pieces.push(TextSegment::Literal(&rest[..start]));
-        pieces.push(piece);
+        pieces.push((&rest[..start], Some(variable)));
         rest = &rest[start + end..];
         from = 0;
     }
-    pieces.push(TextSegment::Literal(rest));
+    pieces.push((rest, None));
     pieces
 }
 
 /// Parses the `${...}` at the start of a text. Returns the variable, and the length of the `${...}`
 /// in bytes.
-fn parse_variable_reference(text: &str) -> Option<(TextSegment<'_>, usize)> {
+fn parse_variable_reference(text: &str) -> Option<(Variable<'_>, usize)> {
     let end = text.find('}')?;
     let reference = text.get(2..end)?;
     let (name, default) = match reference.split_once(":-") {
@@ -109,8 +99,7 @@ fn parse_variable_reference(text: &str) -> Option<(TextSegment<'_>, usize)> {
     };
     let has_valid_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let is_name_char = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    (has_valid_start && name.chars().all(is_name_char))
-        .then_some((TextSegment::Variable(name, default), end + 1))
+    (has_valid_start && name.chars().all(is_name_char)).then_some(((name, default), end + 1))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::config::dotenv;
 use crate::config::env::Env;
 use crate::config::settings::Config;
 use crate::mcp::name::FILE_NAME;
-use crate::mcp::parser;
+use crate::mcp::parser::{self, ParsedMcpFile};
 use crate::mcp::server::{McpFileRemark, McpServerConfig, Transport};
 use crate::project_file::{self, ProjectFileError};
 
@@ -69,15 +69,9 @@ impl McpFile {
             let problems = broken("the file is not UTF-8".to_owned());
             return Self { hash, problems, ..file };
         };
-        let parsed = parser::parse_mcp_file(&text);
-        Self {
-            hash,
-            dotenv_values: referenced_dotenv_values(path, &parsed.servers),
-            servers: parsed.servers,
-            problems: parsed.problems,
-            notes: parsed.notes,
-            ..file
-        }
+        let ParsedMcpFile { servers, problems, notes } = parser::parse_mcp_file(&text);
+        let dotenv_values = referenced_dotenv_values(path, &servers);
+        Self { hash, dotenv_values, servers, problems, notes, ..file }
     }
 
     /// Returns the names of the servers whose definition is invalid, each with the reason.

@@ -1,19 +1,21 @@
 //! Parses the text of `.mcp.json` and reports all problems. A problem of one server does not affect
-//! the other servers.
+//! the other servers. Messages show no values, since they may be secrets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::path::Path;
 
+use longhaul_core::duration::{self, DURATION_EXAMPLES};
 use longhaul_core::oauth::OAuthConfig;
 use longhaul_core::suggest;
 use longhaul_core::time::Millis;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use crate::mcp::oauth;
+use crate::agents::diagnostics::{Diagnostics, Fields};
+use crate::agents::load_context::AgentLoadContext;
+use crate::agents::problem::AgentFileProblem;
+use crate::config::cross_checks::is_header_name;
+use crate::mcp::name::FILE_NAME;
 use crate::mcp::server::{DEFAULT_TIMEOUT, McpFileRemark, McpServerConfig, Transport};
-use crate::mcp::server_parser::{McpServerParser, Object, OrderedFields, json_type_name, remark};
-use crate::spanned::{Position, PositionIndex, escape_to_one_line};
-use longhaul_core::duration::{self, DURATION_EXAMPLES};
+use crate::spanned::{NodeValue, Position, TableEntry, escape_to_one_line, json};
 
 /// Maximum number of MCP servers in the file.
 const SERVERS_MAX: usize = 64;
@@ -24,21 +26,8 @@ const LIST_ITEMS_MAX: usize = 256;
 /// Maximum length of a server's name in characters.
 const NAME_MAX: usize = 64;
 
-/// Keys that are allowed in the definition of a server.
-const SERVER_KEYS: &[&str] = &[
-    "type",
-    "command",
-    "args",
-    "env",
-    "cwd",
-    "url",
-    "headers",
-    "oauth",
-    "perRun",
-    "timeout",
-    "disabled",
-    "elicitation",
-];
+/// Maximum number of OAuth scopes of a server.
+const SCOPES_MAX: usize = 64;
 
 /// Servers, problems and notes of a parsed `.mcp.json`.
 #[derive(Debug, Default)]
@@ -50,82 +39,223 @@ pub(crate) struct ParsedMcpFile {
 
 /// Parses the text of `.mcp.json`.
 pub(crate) fn parse_mcp_file(text: &str) -> ParsedMcpFile {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut parsed = ParsedMcpFile::default();
-    let fields: OrderedFields<'_> = match serde_json::from_str(text) {
-        Ok(fields) => fields,
+    let mut file = ParsedMcpFile::default();
+    let node = match json::parse(text.strip_prefix('\u{feff}').unwrap_or(text)) {
+        Ok(node) => node,
         Err(error) => {
-            let position = Position { line: error.line().max(1), column: error.column().max(1) };
-            let message = error.to_string();
-            // The parser's message ends with the position, which is reported separately.
-            let message = message.split(" at line ").next().unwrap_or_default();
-            parsed.problems.push(remark(Some(position), message));
-            return parsed;
+            file.problems.push(remark(Some(error.position), &error.message));
+            return file;
         }
     };
-    let index = PositionIndex::for_text(text);
-    let mut servers = None;
-    for (key, value) in fields.0 {
-        let position = Some(index.position_of_slice(value.get()));
-        match key.as_str() {
-            "mcpServers" if servers.is_some() => {
-                parsed.problems.push(remark(position, "duplicate key `mcpServers`"));
-            }
-            "mcpServers" => servers = Some(value),
-            _ => {
-                let message = suggest::unknown_name_message("key", &key, &["mcpServers"]);
-                parsed.notes.push(remark(position, &message));
+    let root_entry = TableEntry { key: FILE_NAME.to_owned(), position: node.position, node };
+    let mut diagnostics = new_diagnostics();
+    if let Some(mut fields) = Fields::new(&mut diagnostics, &root_entry, "mcpServers") {
+        match fields.get("mcpServers") {
+            Some(entry) => fields.diagnostics.parse_servers(entry, &mut file),
+            None => {
+                let message = "`mcpServers` is missing: write { \"mcpServers\": { \"NAME\": { \"command\": \"...\" } } }";
+                file.problems.push(remark(None, message));
             }
         }
     }
-    let Some(servers) = servers else {
-        let message = "`mcpServers` is missing: write { \"mcpServers\": { \"NAME\": { \"command\": \"...\" } } }";
-        parsed.problems.push(remark(None, message));
-        return parsed;
-    };
-    let Ok(servers) = serde_json::from_str::<OrderedFields<'_>>(servers.get()) else {
-        let message = format!("`mcpServers` must be an object, but is {}", json_type_name(servers));
-        parsed.problems.push(remark(Some(index.position_of_slice(servers.get())), &message));
-        return parsed;
-    };
-    if servers.0.len() > SERVERS_MAX {
-        let message =
-            format!("the file lists {} servers, but the maximum is {SERVERS_MAX}", servers.0.len());
-        parsed.problems.push(remark(None, &message));
-        return parsed;
+    let entries = root_entry.node.as_table().unwrap_or_default();
+    for duplicate in entries.iter().filter(|entry| entry.key == "mcpServers").skip(1) {
+        diagnostics.report_invalid(duplicate.position, "duplicate key `mcpServers`");
     }
-    for (name, value) in servers.0 {
-        parse_and_add_server(&index, &name, value, &mut parsed);
-    }
-    parsed
+    let [problems, notes] = take_remarks(diagnostics, "");
+    file.problems.extend(problems);
+    file.notes.extend(notes);
+    file
 }
 
-/// Parses the definition of one server and adds it to the parsed file.
-fn parse_and_add_server(
-    index: &PositionIndex<'_>,
-    name: &str,
-    value: &RawValue,
-    parsed: &mut ParsedMcpFile,
-) {
-    let position = index.position_of_slice(value.get());
-    let name_error = server_name_error(name);
-    let shown_name: String = escape_to_one_line(name).chars().take(NAME_MAX).collect();
-    let name = shown_name.as_str();
-    if let Some(first) = parsed.servers.iter_mut().find(|existing| existing.name == name) {
-        // Duplicate names are an error: the user could approve one server, and the other could be
-        // started.
-        let message = format!("the server `{name}` is defined twice, first at {}", first.position);
-        first.problems.push(remark(Some(position), &message));
-        return;
+fn new_diagnostics() -> Diagnostics<'static> {
+    let ctx = AgentLoadContext::new(Path::new(""), &[]);
+    Diagnostics { is_shared_json: true, ..Diagnostics::new(ctx, Path::new(FILE_NAME)) }
+}
+
+/// Creates a remark that stays on one line: a name with a line break could be mistaken for another
+/// remark.
+fn remark(position: Option<Position>, message: &str) -> McpFileRemark {
+    let message = escape_to_one_line(message);
+    McpFileRemark { position, message }
+}
+
+/// Moves the problems and notes about a part of the file out of its diagnostics.
+fn take_remarks(diagnostics: Diagnostics<'_>, prefix: &str) -> [Vec<McpFileRemark>; 2] {
+    let Diagnostics { problems, ignored_keys, .. } = diagnostics;
+    let problems = problems.into_iter().map(|problem| {
+        let AgentFileProblem { line, column, message, .. } = problem;
+        (Position { line, column }, message)
+    });
+    [problems.collect(), ignored_keys].map(|remarks: Vec<(Position, String)>| {
+        let remarks = remarks.into_iter();
+        remarks.map(|(at, message)| remark(Some(at), &format!("{prefix}{message}"))).collect()
+    })
+}
+
+impl Diagnostics<'_> {
+    /// Parses the servers of the file and adds them to `file`.
+    fn parse_servers(&mut self, entry: &TableEntry, file: &mut ParsedMcpFile) {
+        let Some(entries) = entry.node.as_table() else {
+            _ = self.report_type_mismatch::<()>(entry, "an object");
+            return;
+        };
+        if entries.len() > SERVERS_MAX {
+            let message = format!(
+                "the file lists {} servers, but the maximum is {SERVERS_MAX}",
+                entries.len()
+            );
+            return file.problems.push(remark(None, &message));
+        }
+        for entry in entries {
+            let shown_name: String =
+                escape_to_one_line(&entry.key).chars().take(NAME_MAX).collect();
+            let name = shown_name.as_str();
+            if let Some(first) = file.servers.iter_mut().find(|existing| existing.name == name) {
+                // Duplicate names are an error: the user could approve one server, and the other could
+                // be started.
+                let message =
+                    format!("the server `{name}` is defined twice, first at {}", first.position);
+                first.problems.push(remark(Some(entry.position), &message));
+                continue;
+            }
+            let mut diagnostics = new_diagnostics();
+            let server = diagnostics.parse_server(entry, name);
+            let [mut problems, notes] = take_remarks(diagnostics, &format!("server `{name}`: "));
+            if let Some(message) = server_name_error(&entry.key) {
+                problems.insert(0, remark(Some(entry.position), &message));
+            }
+            file.notes.extend(notes);
+            file.servers.push(McpServerConfig { problems, ..server });
+        }
     }
-    let mut parser = McpServerParser { index, name, problems: Vec::new(), notes: Vec::new() };
-    let server = parser.parse_server(position, value);
-    let (mut problems, notes) = (parser.problems, parser.notes);
-    if let Some(message) = name_error {
-        problems.insert(0, remark(Some(position), &message));
+
+    /// Parses the definition of one server. The caller adds the problems.
+    fn parse_server(&mut self, entry: &TableEntry, name: &str) -> McpServerConfig {
+        let mut server = McpServerConfig {
+            name: name.to_owned(),
+            position: entry.position,
+            transport: None,
+            per_run: false,
+            timeout: DEFAULT_TIMEOUT,
+            disabled: false,
+            problems: Vec::new(),
+        };
+        let Some(mut fields) = Fields::new(self, entry, "command") else {
+            return server;
+        };
+        // An invalid value counts as true, which is the safer choice.
+        let true_if_invalid = |diagnostics: &mut Diagnostics<'_>, entry: &TableEntry| {
+            Some(diagnostics.boolean(entry).unwrap_or(true))
+        };
+        fields.set("perRun", &mut server.per_run, true_if_invalid);
+        fields.set("disabled", &mut server.disabled, true_if_invalid);
+        fields.set("timeout", &mut server.timeout, Diagnostics::parse_timeout);
+        if let Some(entry) = fields.get("elicitation")
+            && entry.node.as_text() != Some("decline")
+        {
+            let message = "`elicitation` can only be \"decline\": questions that a server asks \
+                            during a call are always declined";
+            fields.diagnostics.report_invalid(entry.position, message);
+        }
+        let problems = fields.diagnostics.problems.len();
+        let transport = parse_transport(&mut fields, entry.position);
+        server.transport = transport.filter(|_| fields.diagnostics.problems.len() == problems);
+        server
     }
-    parsed.notes.extend(notes);
-    parsed.servers.push(McpServerConfig { problems, ..server });
+
+    fn parse_timeout(&mut self, entry: &TableEntry) -> Option<Millis> {
+        let millis = entry.node.as_integer().and_then(|millis| u64::try_from(millis).ok());
+        let text = || entry.node.as_text().and_then(duration::parse_duration);
+        let timeout = millis.map(Millis).or_else(text).filter(|timeout| timeout.0 > 0);
+        timeout.or_else(|| {
+            let expected = format!("milliseconds, or a duration such as {DURATION_EXAMPLES}");
+            self.report_type_mismatch(entry, &expected)
+        })
+    }
+
+    fn parse_texts(&mut self, entry: &TableEntry) -> Option<Vec<String>> {
+        self.list_items(entry, Diagnostics::any_text)
+    }
+
+    /// Parses an object whose values are texts, such as `env` or `headers`, and checks the names.
+    fn parse_text_map(
+        &mut self,
+        entry: &TableEntry,
+        is_valid_name: impl Fn(&str) -> bool,
+    ) -> Option<BTreeMap<String, String>> {
+        let Some(pairs) = entry.node.as_table() else {
+            return self.report_type_mismatch(entry, "an object of texts");
+        };
+        if pairs.len() > LIST_ITEMS_MAX {
+            let message = format!("`{}` has more than {LIST_ITEMS_MAX} entries", entry.key);
+            return self.reject(entry.position, message);
+        }
+        let mut texts = BTreeMap::new();
+        for pair in pairs {
+            if !is_valid_name(&pair.key) {
+                let message = format!("`{}` contains the invalid name {:?}", entry.key, pair.key);
+                self.report_invalid(pair.position, message);
+            }
+            let pair = TableEntry { key: format!("{}.{}", entry.key, pair.key), ..pair.clone() };
+            let text = match &pair.node.value {
+                NodeValue::Integer(integer) => integer.to_string(),
+                NodeValue::Boolean(flag) => flag.to_string(),
+                NodeValue::Text(_)
+                | NodeValue::Float(_)
+                | NodeValue::Null
+                | NodeValue::List(_)
+                | NodeValue::Table(_) => self.any_text(&pair).unwrap_or_default(),
+            };
+            let name = pair.key[entry.key.len() + 1..].to_owned();
+            if texts.insert(name, text).is_some() {
+                self.report_duplicate_key(&pair);
+            }
+        }
+        Some(texts)
+    }
+
+    /// Parses `oauth`, the login settings of a server.
+    fn parse_oauth_config(&mut self, entry: &TableEntry) -> Option<OAuthConfig> {
+        let mut fields = Fields::new(self, entry, "clientId")?;
+        let oauth = OAuthConfig {
+            client_id: fields.parse("clientId", Diagnostics::parse_oauth_text),
+            client_secret: fields.parse("clientSecret", Diagnostics::parse_oauth_text),
+            client_metadata_url: fields.parse("clientMetadataUrl", Diagnostics::parse_oauth_text),
+            scopes: fields.parse("scopes", Diagnostics::parse_oauth_scopes).unwrap_or_default(),
+            callback_port: fields.parse("callbackPort", |diagnostics, entry| {
+                let port = entry.node.as_integer().and_then(|port| u16::try_from(port).ok());
+                let expected = "a port from 1 to 65535";
+                let port = port.filter(|port| *port > 0);
+                port.or_else(|| diagnostics.report_type_mismatch(entry, expected))
+            }),
+        };
+        if oauth.client_secret.is_some() && fields.get("clientId").is_none() {
+            let message = "`oauth` has a `clientSecret` and no `clientId`: write both";
+            fields.diagnostics.report_invalid(entry.position, message);
+        }
+        Some(oauth)
+    }
+
+    fn parse_oauth_text(&mut self, entry: &TableEntry) -> Option<String> {
+        let text = self.any_text(entry)?;
+        if text.is_empty() {
+            return self.reject(entry.position, format!("`{}` is empty", entry.key));
+        }
+        Some(text)
+    }
+
+    fn parse_oauth_scopes(&mut self, entry: &TableEntry) -> Option<Vec<String>> {
+        let scopes = self.parse_texts(entry)?;
+        let is_valid_scope =
+            |scope: &String| !scope.is_empty() && !scope.contains(char::is_whitespace);
+        if scopes.len() > SCOPES_MAX || !scopes.iter().all(is_valid_scope) {
+            let message =
+                format!("`scopes` allows at most {SCOPES_MAX} scopes, each without spaces");
+            return self.reject(entry.position, message);
+        }
+        Some(scopes)
+    }
 }
 
 fn server_name_error(name: &str) -> Option<String> {
@@ -139,210 +269,86 @@ fn server_name_error(name: &str) -> Option<String> {
     })
 }
 
-impl<'a> McpServerParser<'a> {
-    fn parse_server(&mut self, position: Position, value: &'a RawValue) -> McpServerConfig {
-        let object = self.parse_object(None, value, SERVER_KEYS);
-        let is_object = object.is_some();
-        let fields = object.unwrap_or_default();
-        self.check_elicitation_declined(&fields);
-        McpServerConfig {
-            name: self.name.to_owned(),
-            position,
-            transport: match is_object {
-                true => self.parse_transport(position, &fields),
-                false => None,
-            },
-            per_run: self.parse_boolean(&fields, "perRun"),
-            timeout: self.parse_timeout(&fields).unwrap_or(DEFAULT_TIMEOUT),
-            disabled: self.parse_boolean(&fields, "disabled"),
-            problems: Vec::new(),
+fn parse_transport(fields: &mut Fields<'_, '_, '_>, position: Position) -> Option<Transport> {
+    let stdio = ["command", "args", "env", "cwd"].map(|key| fields.get(key));
+    let http = ["url", "headers", "oauth"].map(|key| fields.get(key));
+    let kind = match fields.get("type") {
+        Some(entry) => Some(fields.diagnostics.any_text(entry)?),
+        None => None,
+    };
+    let diagnostics = &mut *fields.diagnostics;
+    let is_http = match kind.as_deref() {
+        None if stdio[0].is_some() && http[0].is_some() => {
+            let message = "`command` and `url` are both set: write one of them";
+            return diagnostics.reject(position, message);
         }
+        None => http[0].is_some(),
+        Some("stdio") => false,
+        Some("http" | "streamable-http" | "streamableHttp") => true,
+        Some("sse") => {
+            let message = "the old SSE transport is not supported: most servers that use it also \
+                           have an HTTP URL, so write `\"type\": \"http\"` and that `url`";
+            return diagnostics.reject(position, message);
+        }
+        Some(other) => {
+            let known = ["stdio", "http", "streamable-http"];
+            let message = suggest::unknown_name_message("type", other, &known);
+            return diagnostics.reject(position, message);
+        }
+    };
+    let (key, unused) = if is_http { ("url", &stdio[..]) } else { ("command", &http[..]) };
+    let target = if is_http { http[0] } else { stdio[0] };
+    let Some(target) = target else {
+        return diagnostics.reject(position, format!("`{key}` is missing"));
+    };
+    for entry in unused.iter().copied().flatten() {
+        let message = format!("`{}` has no effect beside `{key}`", entry.key);
+        diagnostics.ignore_key(entry, message);
     }
-
-    fn parse_transport(&mut self, position: Position, fields: &Object<'a>) -> Option<Transport> {
-        let has_key = |key: &str| fields.contains_key(key);
-        let kind: Option<String> = self.parse_optional(fields, "type", "\"stdio\" or \"http\"")?;
-        let is_http = match kind.as_deref() {
-            None if has_key("command") && has_key("url") => {
-                return self
-                    .reject(position, "`command` and `url` are both set: write one of them");
-            }
-            None => has_key("url"),
-            Some("stdio") => false,
-            Some("http" | "streamable-http" | "streamableHttp") => true,
-            Some("sse") => {
-                return self.reject(
-                    position,
-                    "the old SSE transport is not supported: most servers that use it also \
-                     have an HTTP URL, so write `\"type\": \"http\"` and that `url`",
-                );
-            }
-            Some(other) => {
-                let known = ["stdio", "http", "streamable-http"];
-                let message = suggest::unknown_name_message("type", other, &known);
-                return self.reject(position, &message);
-            }
-        };
-        let (transport_key, unused): (&str, &[&str]) = match is_http {
-            true => ("url", &["command", "args", "env", "cwd"]),
-            false => ("command", &["url", "headers", "oauth"]),
-        };
-        let Some(value) = fields.get(transport_key) else {
-            return self.reject(position, &format!("`{transport_key}` is missing"));
-        };
-        for key in unused {
-            if let Some(value) = fields.get(*key) {
-                let position = self.position_of(value);
-                self.add_note(position, &format!("`{key}` has no effect beside `{transport_key}`"));
-            }
-        }
-        match is_http {
-            true => self.parse_http_transport(value, fields),
-            false => self.parse_stdio_transport(value, fields),
-        }
-    }
-
-    fn parse_stdio_transport(
-        &mut self,
-        command: &RawValue,
-        fields: &Object<'a>,
-    ) -> Option<Transport> {
-        let command_at = self.position_of(command);
-        let command: String =
-            self.parse_field_value("command", command, "the name of a program")?;
-        if command.trim().is_empty() || command.contains('\0') {
-            return self.reject(command_at, "`command` is empty: write the name of a program");
-        }
-        let args = self.parse_optional(fields, "args", "a list of texts")?;
-        let args: Vec<String> = args.unwrap_or_default();
-        if args.len() > LIST_ITEMS_MAX {
-            return self
-                .reject(command_at, &format!("`args` has more than {LIST_ITEMS_MAX} elements"));
-        }
-        let cwd = self.parse_optional(fields, "cwd", "the path of a folder")?;
-        // A line break in a name could be mistaken for another entry when it is shown.
-        let is_forbidden_char = |c: char| c == '=' || c.is_control();
-        let is_name = |name: &str| !name.is_empty() && !name.contains(is_forbidden_char);
-        let env = self.parse_text_map(fields, "env", is_name)?;
-        Some(Transport::Stdio { command, args, env, cwd })
-    }
-
-    fn parse_http_transport(&mut self, url: &RawValue, fields: &Object<'a>) -> Option<Transport> {
-        let url_position = self.position_of(url);
-        let url: String = self.parse_field_value("url", url, "a URL such as https://HOST/mcp")?;
-        // A URL that starts with a variable is checked after expansion.
-        let is_url = ["http://", "https://", "${"].iter().any(|start| url.starts_with(start));
-        if !is_url {
-            return self
-                .reject(url_position, "`url` is not valid: write a URL such as https://HOST/mcp");
-        }
-        if url.contains(char::is_control) {
-            return self
-                .reject(url_position, "`url` contains a line break or another control character");
-        }
-        let is_token_char = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-        let is_name = |name: &str| !name.is_empty() && name.chars().all(is_token_char);
-        let headers = self.parse_text_map(fields, "headers", is_name)?;
-        let oauth = match fields.get("oauth") {
-            Some(value) => oauth::parse_oauth_config(self, value)?,
-            None => OAuthConfig::default(),
-        };
-        Some(Transport::Http { url, headers, oauth })
-    }
-
-    /// Parses an object whose values are texts, such as `env` or `headers`, and checks the names.
-    fn parse_text_map(
-        &mut self,
-        fields: &Object<'a>,
-        key: &str,
-        is_valid_name: impl Fn(&str) -> bool,
-    ) -> Option<BTreeMap<String, String>> {
-        let Some(value) = fields.get(key) else {
-            return Some(BTreeMap::new());
-        };
-        let position = self.position_of(value);
-        let pairs: OrderedNameTextPairs =
-            self.parse_field_value(key, value, "an object of texts")?;
-        let (mut texts, mut names) = (BTreeMap::new(), BTreeSet::new());
-        if pairs.0.len() > LIST_ITEMS_MAX {
-            return self
-                .reject(position, &format!("`{key}` has more than {LIST_ITEMS_MAX} entries"));
-        }
-        for (name, text) in pairs.0 {
-            if !is_valid_name(&name) {
-                return self.reject(position, &format!("`{key}` has the invalid name {name:?}"));
-            }
-            if !names.insert(name.clone()) {
-                self.add_note(
-                    position,
-                    &format!("`{key}.{name}` is a duplicate; the last one is used"),
-                );
-            }
-            texts.insert(name, text.0);
-        }
-        Some(texts)
-    }
-
-    /// Parses the boolean at this key. Returns `false` if the key is missing. An invalid value is
-    /// reported and counts as `true`, which is the safer choice.
-    fn parse_boolean(&mut self, fields: &Object<'a>, key: &str) -> bool {
-        // An invalid value counts as true, which is the safer choice.
-        self.parse_optional(fields, key, "true or false").is_none_or(Option::unwrap_or_default)
-    }
-
-    fn parse_timeout(&mut self, fields: &Object<'a>) -> Option<Millis> {
-        let value = fields.get("timeout")?;
-        let millis = serde_json::from_str::<u64>(value.get()).ok().map(Millis);
-        let text = serde_json::from_str::<String>(value.get()).ok();
-        let timeout = millis.or_else(|| duration::parse_duration(&text?));
-        let timeout = timeout.filter(|timeout| timeout.0 > 0);
-        if timeout.is_none() {
-            let expected = format!("milliseconds, or a duration such as {DURATION_EXAMPLES}");
-            self.report_type_mismatch("timeout", value, &expected);
-        }
-        timeout
-    }
-
-    /// Reports a value of `elicitation` other than "decline": this build can't answer questions
-    /// that a server asks during a call.
-    fn check_elicitation_declined(&mut self, fields: &Object<'a>) {
-        if let Some(value) = fields.get("elicitation")
-            && value.get() != "\"decline\""
-        {
-            let message = "`elicitation` can only be \"decline\": questions that a server asks \
-                        during a call are always declined";
-            self.add_problem(self.position_of(value), message);
-        }
+    match is_http {
+        true => parse_http_transport(fields, target),
+        false => parse_stdio_transport(fields, target),
     }
 }
 
-/// Pairs of name and text in the order of the file, including duplicate names.
-struct OrderedNameTextPairs(Vec<(String, ScalarText)>);
-
-/// A text in the file, or a number or boolean that is used as text.
-struct ScalarText(String);
-
-impl<'de> Deserialize<'de> for OrderedNameTextPairs {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let fields = OrderedFields::deserialize(from)?;
-        let pairs = fields.0.into_iter().map(|(name, value)| {
-            let text = ScalarText::from_json_scalar(value)
-                .ok_or_else(|| serde::de::Error::custom("not a text"))?;
-            Ok((name, text))
-        });
-        pairs.collect::<Result<_, _>>().map(Self)
+fn parse_stdio_transport(
+    fields: &mut Fields<'_, '_, '_>,
+    command: &TableEntry,
+) -> Option<Transport> {
+    let program = fields.diagnostics.any_text(command)?;
+    if program.trim().is_empty() || program.contains('\0') {
+        let message = "`command` is empty: write the name of a program";
+        return fields.diagnostics.reject(command.position, message);
     }
+    let args = fields.parse("args", Diagnostics::parse_texts).unwrap_or_default();
+    if args.len() > LIST_ITEMS_MAX {
+        let message = format!("`args` has more than {LIST_ITEMS_MAX} elements");
+        return fields.diagnostics.reject(command.position, message);
+    }
+    // A line break in a name could be mistaken for another entry when it is shown.
+    let is_forbidden_char = |c: char| c == '=' || c.is_control();
+    let is_name = |name: &str| !name.is_empty() && !name.contains(is_forbidden_char);
+    let env = fields.parse("env", |diagnostics, env| diagnostics.parse_text_map(env, is_name));
+    let cwd = fields.parse("cwd", Diagnostics::any_text);
+    Some(Transport::Stdio { command: program, args, env: env.unwrap_or_default(), cwd })
 }
 
-impl ScalarText {
-    fn from_json_scalar(json_value: &RawValue) -> Option<Self> {
-        let json_text = json_value.get();
-        match json_text.as_bytes().first()? {
-            b'"' => serde_json::from_str(json_text).ok().map(Self),
-            b'{' | b'[' | b'n' => None,
-            _ => Some(Self(json_text.to_owned())),
-        }
+fn parse_http_transport(fields: &mut Fields<'_, '_, '_>, entry: &TableEntry) -> Option<Transport> {
+    let url = fields.diagnostics.any_text(entry)?;
+    // A URL that starts with a variable is checked after expansion.
+    if !["http://", "https://", "${"].iter().any(|start| url.starts_with(start)) {
+        let message = "`url` is not valid: write a URL such as https://HOST/mcp";
+        return fields.diagnostics.reject(entry.position, message);
     }
+    if url.contains(char::is_control) {
+        let message = "`url` contains a line break or another control character";
+        return fields.diagnostics.reject(entry.position, message);
+    }
+    let headers = fields.parse("headers", |diagnostics, headers| {
+        diagnostics.parse_text_map(headers, is_header_name)
+    });
+    let oauth = fields.parse("oauth", Diagnostics::parse_oauth_config).unwrap_or_default();
+    Some(Transport::Http { url, headers: headers.unwrap_or_default(), oauth })
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! used in a command is shown, unless its variable has the name of a secret; other values may be
 //! secrets and are not shown.
 
-use longhaul_core::raw::Hash;
 use longhaul_core::redact::is_secret_name;
 
 use crate::config::env::Env;
@@ -13,8 +12,10 @@ use crate::mcp::expand::{expand_set_variables, referenced_variable_names};
 use crate::mcp::file::McpFile;
 use crate::mcp::name::FILE_NAME;
 use crate::mcp::server::{McpServerConfig, Transport, format_argv, url_origin};
-use crate::trust::files::{CommandFileCollector, strip_variable_references};
-use crate::trust::item::{TrustItem, TrustKind, digest_texts, truncate_line};
+use crate::trust::item::{
+    CommandFileCollector, TrustItem, TrustKind, digest_texts, strip_variable_references,
+    truncate_line,
+};
 
 /// Maximum total size in bytes of the server settings after variables of `.env` were expanded.
 const EXPANDED_BYTES_MAX: usize = 256 << 10;
@@ -27,18 +28,14 @@ impl TrustItem {
         let lines =
             file.servers.iter().flat_map(|server| describe_server(server, &file.dotenv_values));
         let title = format!("`{FILE_NAME}`");
+        let dotenv = file.dotenv_values.iter();
+        let dotenv = dotenv.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
         Some(Self {
-            settings_digest: mcp_settings_digest(hash, &file.dotenv_values),
+            settings_digest: digest_texts([&hash.bytes()[..]].into_iter().chain(dotenv)),
             files: files_run_by_servers(file, &file.servers).and_then(|files| files.file_digests()),
             ..Self::new(TrustKind::Run, FILE_NAME, title, &[]).with_description_lines(lines)
         })
     }
-}
-
-fn mcp_settings_digest(file_hash: Hash, dotenv: &Env) -> Hash {
-    let filled = dotenv.iter();
-    let filled = filled.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
-    digest_texts([&file_hash.bytes()[..]].into_iter().chain(filled))
 }
 
 /// Finds the project files that are run when these MCP servers of the file are started. The error

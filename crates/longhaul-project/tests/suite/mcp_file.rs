@@ -6,8 +6,7 @@ use longhaul_core::time::Millis;
 use longhaul_project::config::env::Env;
 use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_project::mcp::file::McpFile;
-use longhaul_project::mcp::resolved::ResolvedMcpServer;
-use longhaul_project::mcp::server::Transport;
+use longhaul_project::mcp::server::{ResolvedMcpServer, Transport};
 use tempfile::TempDir;
 
 fn load_file(text: impl AsRef<[u8]>) -> (TempDir, McpFile) {
@@ -31,7 +30,7 @@ const VALID_FILE: &str = r#"{
     "github": {
       "command": "npx",
       "args": ["-y", "@scope/server-github"],
-      "env": { "GITHUB_TOKEN": "${GITHUB_TOKEN}", "LEVEL": 3, "DEBUG": false },
+      "env": { "GITHUB_TOKEN": "${GITHUB_TOKEN}", "LEVEL": 3.10, "DEBUG": false },
       "perRun": true,
       "timeout": "90s",
       "elicitation": "decline"
@@ -65,7 +64,7 @@ fn files_of_other_programs_are_accepted() {
     };
     assert_eq!((command.as_str(), args.len()), ("npx", 2));
     assert_eq!(server_env["GITHUB_TOKEN"], "gh-s3cret");
-    assert_eq!((&*server_env["LEVEL"], &*server_env["DEBUG"]), ("3", "false"));
+    assert_eq!((&*server_env["LEVEL"], &*server_env["DEBUG"]), ("3.10", "false"));
     assert_eq!(resolved.cwd, root);
     let resolved = ResolvedMcpServer::resolve(docs, &set_env, root).unwrap();
     let Transport::Http { url, headers, .. } = resolved.transport else {
@@ -97,10 +96,10 @@ fn an_invalid_file_reports_the_position_and_has_no_servers() {
         ("", ".mcp.json:1:"),
         ("{\n  \"mcpServers\": {\n", ".mcp.json:"),
         ("{\"mcpServers\": {}} x", "trailing characters"),
-        ("[]", "expected an object"),
+        ("[]", "`.mcp.json` is a list: write an object"),
         ("{}", "`mcpServers` is missing"),
         ("{\"servers\": {}}", "`mcpServers` is missing"),
-        ("{\"mcpServers\": []}", ".mcp.json:1:16: `mcpServers` must be an object, but is a list"),
+        ("{\"mcpServers\": []}", ".mcp.json:1:16: `mcpServers` is a list: write an object"),
         ("{\"mcpServers\": {}, \"mcpServers\": {}}", "duplicate key `mcpServers`"),
     ] {
         let (_folder, file) = load_file(text);
@@ -167,7 +166,7 @@ fn assert_server_problem(server: &str, expected: &str) {
 #[test]
 fn an_invalid_server_reports_the_position_and_leaves_the_others_usable() {
     for (server, expected) in [
-        ("1", "must be an object, but is a number"),
+        ("1", "is a number: write an object"),
         ("{}", "`command` is missing"),
         (r#"{"type": "http"}"#, "`url` is missing"),
         (r#"{"type": "sse", "url": "https://x.example"}"#, "old SSE transport"),
@@ -177,10 +176,10 @@ fn an_invalid_server_reports_the_position_and_leaves_the_others_usable() {
         (r#"{"command": ""}"#, "`command` is empty"),
         (r#"{"command": ["s3cret"]}"#, "`command` is a list"),
         (r#"{"command": "x", "args": "s3cret"}"#, "`args` is text"),
-        (r#"{"command": "x", "args": [1]}"#, "`args` is a list: write a list of texts"),
-        (r#"{"command": "x", "env": {"A": {}}}"#, "`env` is an object: write an object of texts"),
-        (r#"{"command": "x", "env": {"A=B": "x"}}"#, "has the invalid name"),
-        (r#"{"url": "https://x.example", "headers": {"A: B": "x"}}"#, "has the invalid name"),
+        (r#"{"command": "x", "args": [1]}"#, "`args[0]` is a number: write text in quotes"),
+        (r#"{"command": "x", "env": {"A": {}}}"#, "`env.A` is an object: write text in quotes"),
+        (r#"{"command": "x", "env": {"A=B": "x"}}"#, "contains the invalid name"),
+        (r#"{"url": "https://x.example", "headers": {"A: B": "x"}}"#, "contains the invalid name"),
         (r#"{"url": "file:///etc/passwd"}"#, "`url` is not valid"),
         (r#"{"command": "x", "timeout": 0}"#, "`timeout` is a number"),
         (r#"{"command": "x", "elicitation": true}"#, "`elicitation` can only be \"decline\""),
@@ -214,17 +213,17 @@ fn an_invalid_oauth_table_is_reported_with_its_position() {
     for (server, expected) in [
         (
             r#"{"url": "https://x.example", "oauth": ["s3cret"]}"#,
-            "`oauth` must be an object, but is a list",
+            "`oauth` is a list: write an object",
         ),
         (
             r#"{"url": "https://x.example", "oauth": {"clientId": 3}}"#,
-            "`oauth.clientId` is a number: write a text",
+            "`clientId` is a number: write text in quotes",
         ),
         (r#"{"url": "https://x.example", "oauth": {"clientSecret": "s3cret"}}"#, "no `clientId`"),
-        (r#"{"url": "https://x.example", "oauth": {"clientId": ""}}"#, "`oauth.clientId` is empty"),
+        (r#"{"url": "https://x.example", "oauth": {"clientId": ""}}"#, "`clientId` is empty"),
         (
             r#"{"url": "https://x.example", "oauth": {"scopes": "s3cret"}}"#,
-            "`oauth.scopes` is text: write a list of texts",
+            "`scopes` is text: write a list",
         ),
         (r#"{"url": "https://x.example", "oauth": {"scopes": ["a b"]}}"#, "without spaces"),
         (
@@ -248,7 +247,7 @@ fn an_oauth_table_is_parsed_and_expanded() {
         }}"#,
     );
     let notes: Vec<String> = file.notes.iter().map(ToString::to_string).collect();
-    assert!(notes[0].contains("`oauth`: unknown key `other`"), "{notes:?}");
+    assert!(notes[0].contains("unknown key `other`"), "{notes:?}");
     let [valid_server, invalid_server] = &file.servers[..] else {
         panic!("{file:?}");
     };

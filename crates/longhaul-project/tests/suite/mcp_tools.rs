@@ -11,9 +11,8 @@ use longhaul_core::port::tool::{RunClaimId, Tool, ToolContext, ToolFailure, Tool
 use longhaul_core::time::{Clock, Timestamp};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::services::ExternalToolSource;
-use longhaul_project::assemble::mcp_client::{McpCheckError, McpClient, McpServerReport};
 use longhaul_project::assemble::mcp_servers;
-use longhaul_project::assemble::mcp_tools::McpTools;
+use longhaul_project::assemble::mcp_tools::{McpCheckError, McpClient, McpServerReport, McpTools};
 use longhaul_project::config::load;
 use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_project::config::settings::Config;
