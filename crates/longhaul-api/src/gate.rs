@@ -1,8 +1,8 @@
-//! Gates (questions and approvals that wait for a person) in responses, and answers to gates in
-//! requests.
+//! Gates (questions and approvals that wait for a person) and remembered approvals in responses, and
+//! answers to gates in requests.
 
 use longhaul_core::form::Form;
-use longhaul_core::id::{GateId, RunId, Seq};
+use longhaul_core::id::{GateId, RuleId, RunId, Seq};
 use longhaul_core::output_reference::OutputReference;
 use longhaul_core::policy::effect_facts::{EffectFacts, NOT_KNOWN};
 use longhaul_core::policy::gate::{
@@ -45,7 +45,6 @@ pub struct GateView {
     pub outputs: Vec<OutputReference>,
     /// Effect key of the call: the name of an effect that happens at most once over all runs.
     /// `None` means that the call has none.
-    #[serde(default)]
     pub key: Option<String>,
     /// What the call would change, computed by the server when the model made the call. `None`
     /// means that it is not known, or that the gate is not about a call. An edit of the input does
@@ -77,7 +76,6 @@ pub struct GateView {
     /// Valid answers to the question. Empty means that any text is valid.
     pub options: Vec<String>,
     /// Form that an answer must fill in: a flat JSON Schema. `None` means that the answer is a text.
-    #[serde(default)]
     pub schema: Option<RawJson>,
     /// Number of people who must approve the gate.
     pub approvers: u16,
@@ -133,7 +131,6 @@ pub struct AnswerView {
     /// Note of the person, or the text of an answer to a question.
     pub note: Option<String>,
     /// Data of the answer, for the model and for programs.
-    #[serde(default)]
     pub payload: Option<RawJson>,
 }
 
@@ -296,6 +293,46 @@ pub struct GateLinkView {
     pub gate: GateId,
     /// Name of the person who receives the link.
     pub recipient: String,
+}
+
+/// An approval that is remembered: similar calls need no new approval.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Rule)]
+pub struct RuleView {
+    /// Id of the rule (the remembered approval).
+    pub id: RuleId,
+    /// Whether the rule applies to one run, to all runs of an agent, or to all runs of the project.
+    pub scope: AnswerScope,
+    /// Agent to whose runs the rule applies. `None` if the scope is not `agent`.
+    pub agent: Option<String>,
+    /// Pattern of the calls that the rule allows, copied from the agent's rule that required the
+    /// approval.
+    pub pattern: RulePattern,
+    /// Name of the person who gave the approval.
+    pub by: String,
+    /// Time at which the approval was given.
+    pub at: Timestamp,
+    /// Run in which the approval was given. A rule with the scope `run` applies to this run only.
+    pub run: RunId,
+    /// Gate at which the approval was given.
+    pub gate: GateId,
+    /// Number of calls that needed no new approval because of the rule.
+    pub used: u64,
+    /// Time of the last call that needed no new approval because of the rule. `None` means that
+    /// there was none.
+    pub last_used_at: Option<Timestamp>,
+    /// Who revoked the rule, and when. `None` means that nobody has revoked it.
+    pub revoked: Option<RevocationView>,
+}
+
+/// Who revoked a rule (a remembered approval), and when.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Revocation)]
+pub struct RevocationView {
+    /// Name of the person who revoked the rule.
+    pub by: String,
+    /// Time at which the rule was revoked.
+    pub at: Timestamp,
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use longhaul_core::message::{Block, Message, Reply, TextBlock};
 use longhaul_core::raw::RawJson;
-use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use utoipa::PartialSchema as _;
 use utoipa::openapi::schema::{
     AdditionalProperties, Array, ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type,
 };
+
+use crate::thread::ThreadMessageRole;
 
 /// Maximum size of a history in bytes.
 pub const HISTORY_BYTES_MAX: usize = 1024 * 1024;
@@ -46,26 +47,11 @@ pub enum HistoryError {
     AssistantFirst,
 }
 
-/// Author of a message in a history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum HistoryRole {
-    /// The message is from a person.
-    User,
-    /// The message is from the model.
-    Assistant,
-}
-
-impl HistoryRole {
-    /// Both roles, as listed in the JSON Schema of a history.
-    const ALL: [Self; 2] = [Self::User, Self::Assistant];
-}
-
 /// A message of a history, given as role and content.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TextMessage {
-    role: HistoryRole,
+    role: ThreadMessageRole,
     content: String,
 }
 
@@ -74,86 +60,70 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// Parses a conversation history: a JSON list of messages with role and content.
 pub fn parse_history(bytes: &[u8]) -> Result<Vec<Message>, HistoryError> {
-    if bytes.len() > HISTORY_BYTES_MAX {
-        return Err(HistoryError::TooLong);
-    }
+    check_limits(bytes.len(), 0)?;
     let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
     let invalid_shape = |error: serde_json::Error| HistoryError::InvalidShape(error.to_string());
     let messages: Vec<TextMessage> = serde_json::from_slice(bytes).map_err(invalid_shape)?;
-    if messages.len() > MESSAGES_MAX {
-        return Err(HistoryError::TooManyMessages);
-    }
-    if let Some(index) = messages.iter().position(|messages| messages.content.trim().is_empty()) {
+    check_limits(0, messages.len())?;
+    if let Some(index) = messages.iter().position(|message| message.content.trim().is_empty()) {
         return Err(HistoryError::EmptyMessage(index + 1));
     }
-    if messages.first().is_some_and(|messages| messages.role == HistoryRole::Assistant) {
+    if messages.first().is_some_and(|message| message.role == ThreadMessageRole::Assistant) {
         return Err(HistoryError::AssistantFirst);
     }
     Ok(messages.into_iter().map(convert_text_message).collect())
 }
 
+const fn check_limits(bytes: usize, messages: usize) -> Result<(), HistoryError> {
+    if bytes > HISTORY_BYTES_MAX {
+        return Err(HistoryError::TooLong);
+    }
+    if messages > MESSAGES_MAX {
+        return Err(HistoryError::TooManyMessages);
+    }
+    Ok(())
+}
+
 fn convert_text_message(message: TextMessage) -> Message {
     match message.role {
-        HistoryRole::User => Message::user(message.content),
-        HistoryRole::Assistant => Message::Assistant(Arc::new(Reply {
+        ThreadMessageRole::User => Message::user(message.content),
+        ThreadMessageRole::Assistant => Message::Assistant(Arc::new(Reply {
             api: API_NAME.to_owned(),
             blocks: vec![Block::Text(TextBlock { text: message.content.into(), extra: None })],
         })),
     }
 }
 
-/// A message of the history in a request, in one of two formats.
+/// A message of the history in a request, given as role and content or in the journal's format.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum HistoryMessage {
-    /// The message was given as role and content.
-    Text(Message),
-    /// The message was given in the journal's format.
-    Journal(Message),
-}
-
-impl HistoryMessage {
-    /// Returns the message itself, whichever format it was given in.
-    fn into_message(self) -> Message {
-        match self {
-            Self::Text(message) | Self::Journal(message) => message,
-        }
-    }
-}
-
-/// A message of a history with its size in bytes.
-#[derive(Debug)]
-struct MessageWithSize {
-    message: HistoryMessage,
-    bytes: usize,
-}
-
-impl<'de> Deserialize<'de> for MessageWithSize {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let raw = RawJson::deserialize(deserializer)?;
-        let parsed = parse_history_message(&raw).map_err(D::Error::custom)?;
-        let bytes = raw.as_str().len();
-        Ok(Self { message: parsed, bytes })
-    }
+struct HistoryMessage {
+    message: Message,
+    is_in_journal_format: bool,
+    /// Size of the message as JSON in bytes.
+    size: usize,
 }
 
 impl<'de> Deserialize<'de> for HistoryMessage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        parse_history_message(&RawJson::deserialize(deserializer)?).map_err(D::Error::custom)
+        let raw = RawJson::deserialize(deserializer)?;
+        let fields = raw.to_value();
+        let is_in_journal_format = fields.get("role").is_none() && fields.get("content").is_none();
+        let message = match is_in_journal_format {
+            true => parse_journal_message(&raw),
+            false => serde_json::from_value(fields).map_err(|error| error.to_string()).and_then(
+                |message: TextMessage| match message.content.trim().is_empty() {
+                    true => Err("the message is empty".to_owned()),
+                    false => Ok(convert_text_message(message)),
+                },
+            ),
+        };
+        let message = message.map_err(D::Error::custom)?;
+        Ok(Self { message, is_in_journal_format, size: raw.as_str().len() })
     }
 }
 
-fn parse_history_message(raw: &RawJson) -> Result<HistoryMessage, String> {
-    let value: serde_json::Value =
-        serde_json::from_str(raw.as_str()).map_err(|error| error.to_string())?;
-    if value.get("role").is_some() || value.get("content").is_some() {
-        let message: TextMessage =
-            serde_json::from_value(value).map_err(|error| error.to_string())?;
-        return match message.content.trim().is_empty() {
-            true => Err("the message is empty".to_owned()),
-            false => Ok(HistoryMessage::Text(convert_text_message(message))),
-        };
-    }
-    serde_json::from_str(raw.as_str()).map(HistoryMessage::Journal).map_err(|error| {
+fn parse_journal_message(raw: &RawJson) -> Result<Message, String> {
+    serde_json::from_str(raw.as_str()).map_err(|error| {
         let reason = error.to_string();
         // The position in the error is relative to this message, which would be misleading.
         let reason = reason.split(" at line ").next().unwrap_or_default();
@@ -167,14 +137,18 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
 ) -> Result<Vec<Message>, D::Error> {
     let parsed = deserializer.deserialize_seq(HistoryVisitor)?;
     // Messages in the journal's format may begin with any role.
-    if let Some(HistoryMessage::Text(Message::Assistant(_))) = parsed.first() {
-        let message = "the history begins with the assistant, but must begin with the user";
-        return Err(D::Error::custom(message));
+    if let Some(HistoryMessage {
+        message: Message::Assistant(_),
+        is_in_journal_format: false,
+        ..
+    }) = parsed.first()
+    {
+        return Err(D::Error::custom(HistoryError::AssistantFirst));
     }
-    Ok(parsed.into_iter().map(HistoryMessage::into_message).collect())
+    Ok(parsed.into_iter().map(|message| message.message).collect())
 }
 
-/// Visitor that reads the messages of a history up to the size limits.
+/// Reads messages until a limit is exceeded, so that a long list is not read into memory.
 struct HistoryVisitor;
 
 impl<'de> Visitor<'de> for HistoryVisitor {
@@ -184,17 +158,12 @@ impl<'de> Visitor<'de> for HistoryVisitor {
         f.write_str("a list of messages")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<HistoryMessage>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let (mut messages, mut bytes) = (Vec::new(), 0);
-        while let Some(next) = list.next_element::<MessageWithSize>()? {
-            bytes += next.bytes;
-            if bytes > HISTORY_BYTES_MAX {
-                return Err(A::Error::custom(format!("{}", HistoryError::TooLong)));
-            }
-            if messages.len() == MESSAGES_MAX {
-                return Err(A::Error::custom(format!("{}", HistoryError::TooManyMessages)));
-            }
-            messages.push(next.message);
+        while let Some(message) = list.next_element::<HistoryMessage>()? {
+            bytes += message.size;
+            messages.push(message);
+            check_limits(bytes, messages.len()).map_err(A::Error::custom)?;
         }
         Ok(messages)
     }
@@ -202,7 +171,7 @@ impl<'de> Visitor<'de> for HistoryVisitor {
 
 /// Returns the JSON Schema of a conversation history.
 pub(crate) fn history_schema() -> Array {
-    let roles = HistoryRole::ALL.map(|role| json!(role));
+    let roles = ["user", "assistant"];
     let role = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(roles));
     let content = ObjectBuilder::new()
         .schema_type(Type::String)
@@ -247,8 +216,7 @@ mod tests {
     fn a_message_parses_in_both_formats() {
         let check = |text: &str, expect: &str| {
             let parsed = serde_json::from_str::<HistoryMessage>(text);
-            let parsed =
-                parsed.map(|parsed| serde_json::to_string(&parsed.into_message()).expect("JSON"));
+            let parsed = parsed.map(|parsed| serde_json::to_string(&parsed.message).expect("JSON"));
             let parsed = parsed.unwrap_or_else(|error| error.to_string());
             assert!(parsed.contains(expect), "{text}: {parsed}");
         };

@@ -1,4 +1,4 @@
-//! Inboxes in requests and responses: a new task, and the tasks of an inbox.
+//! Inboxes in requests and responses: a new task or event, and the tasks of an inbox.
 
 use std::collections::BTreeMap;
 
@@ -97,4 +97,30 @@ pub struct NewTaskBody {
         skip_serializing_if = "Option::is_none"
     )]
     pub start_at: Option<Timestamp>,
+}
+
+/// An event for an agent, such as `idle_tick` (the agent has nothing else to do) or `player_action`
+/// (the user of a game acts).
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewEvent)]
+pub struct NewEventBody {
+    /// Name of the agent that reads the event.
+    pub agent: String,
+    /// Kind of the event. The agent's file may define the text that the agent reads for this kind.
+    #[schema(min_length = 1, max_length = 256)]
+    pub kind: String,
+    /// Person or system that caused the event, such as `{"name": "Ada"}`.
+    pub actor: Option<RawJson>,
+    /// Data of the event: a text or any JSON.
+    pub payload: Option<RawJson>,
+    /// References to related objects in other systems.
+    #[serde(default, alias = "linkedGraphHandles")]
+    pub links: Option<RawJson>,
+    /// Lane of the run. Runs of one lane execute one at a time. Default: the lane of the agent.
+    pub lane: Option<LaneKey>,
+    /// Thread (conversation) that the run belongs to.
+    pub thread: Option<ThreadKey>,
+    /// Resource: the person or thing that the conversation is about.
+    pub resource: Option<ResourceKey>,
 }

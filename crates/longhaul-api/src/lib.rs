@@ -2,12 +2,8 @@
 //! of their requests and answers. The feature `client` adds a client.
 
 pub mod agent;
-pub mod agent_stats;
-pub mod batch;
-pub mod chain;
 #[cfg(feature = "client")]
 pub mod client;
-pub mod event;
 pub mod gate;
 pub mod health;
 pub mod history;
@@ -20,7 +16,6 @@ pub mod operations;
 pub mod path;
 pub mod problem;
 pub mod query;
-pub mod rule;
 pub mod run;
 pub mod schedule;
 pub mod spend;

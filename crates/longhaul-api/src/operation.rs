@@ -1,7 +1,6 @@
 //! An operation of the API: what the server and its clients must agree on. `operations.rs` is the
 //! table of all operations.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use longhaul_core::access::Role;
@@ -10,6 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 
 /// An operation of the API, with the types of its path parameters, query, body and answer. The
 /// server makes a route and an entry of the OpenAPI document from it, and a client makes requests.
+#[derive(Debug)]
 pub struct Operation<P, Q, B, A> {
     /// Name of the operation in capitals. In lower case it is the operation id.
     pub name: &'static str,
@@ -39,12 +39,6 @@ impl<P, Q, B, A> Clone for Operation<P, Q, B, A> {
 }
 
 impl<P, Q, B, A> Copy for Operation<P, Q, B, A> {}
-
-impl<P, Q, B, A> fmt::Debug for Operation<P, Q, B, A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Operation").field(&self.name).finish()
-    }
-}
 
 impl<P, Q, B, A> Operation<P, Q, B, A> {
     /// Returns the same operation with another type for its answer, for an operation whose query

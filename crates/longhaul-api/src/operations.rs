@@ -10,16 +10,12 @@ use longhaul_core::id::{
     ApiKeyName, BatchId, GateId, InboxName, LaneKey, RuleId, RunId, SteerId, ThreadKey,
 };
 
-use crate::agent::AgentView;
-use crate::agent_stats::AgentStatsView;
-use crate::batch::{BatchView, NewBatchBody};
-use crate::chain::ChainView;
-use crate::event::{EventView, NewEventBody};
+use crate::agent::{AgentStatsView, AgentView, ChainView};
 use crate::gate::{
-    AnswerBody, AnswerResponse, GateLinkBody, GateLinkView, GateView, SignalGateBody,
+    AnswerBody, AnswerResponse, GateLinkBody, GateLinkView, GateView, RuleView, SignalGateBody,
 };
 use crate::health::{LivenessResponse, ReadinessResponse, VersionResponse};
-use crate::inbox::{InboxDetailView, InboxView, NewTaskBody};
+use crate::inbox::{InboxDetailView, InboxView, NewEventBody, NewTaskBody};
 use crate::key::{CreatedKey, KeyView, LoginTicketView, NewKeyBody};
 use crate::lane::LaneView;
 use crate::list::List;
@@ -29,23 +25,22 @@ use crate::query::{
     AgentStatsQuery, EventStreamQuery, EventsQuery, GatesQuery, InboxesQuery, LanesQuery,
     RulesQuery, RunsQuery, ThreadQuery,
 };
-use crate::rule::RuleView;
 use crate::run::{CancelBody, FreeKeyBody, ResumeBody, RunBriefView, RunList, RunView};
 use crate::schedule::{NewScheduleBody, ScheduleView};
 use crate::spend::{RaiseCapBody, SpendCapView};
 use crate::steer::{SteerBody, SteerChange, SteerReceipt, SteerView};
-use crate::task::Task;
+use crate::task::{BatchView, NewBatchBody, Task};
 use crate::thread::{ClearedThreadView, NewThreadMessageBody, ThreadCountView, ThreadMessagesView};
-use crate::transcript::TranscriptView;
+use crate::transcript::{EventView, TranscriptView};
 use crate::why::RunExplanation;
 
-/// Returns the first type, or the default after the semicolon if there is none.
-macro_rules! type_or {
-    (; $default:ty) => {
-        $default
+/// Returns what is in the brackets, or the default after them if they are empty.
+macro_rules! or {
+    ([] $($default:tt)+) => {
+        $($default)+
     };
-    ($type:ty; $default:ty) => {
-        $type
+    ([$($given:tt)+] $($default:tt)+) => {
+        $($given)+
     };
 }
 
@@ -58,31 +53,10 @@ macro_rules! role {
     };
 }
 
-macro_rules! body_kind {
-    () => {
-        BodyKind::None
-    };
-    (body) => {
-        BodyKind::Required
-    };
-    (optional) => {
-        BodyKind::Optional
-    };
-}
-
-macro_rules! content {
-    () => {
-        Content::Json
-    };
-    ($content:ident) => {
-        Content::$content
-    };
-}
-
 /// Makes a constant from each row of the table:
 ///
 /// ```text
-/// NAME = method [once] "path", role [, at path types] [, query type] [; body|optional body type]
+/// NAME = method [once] "path", role [, at path types] [, query type] [; Required|Optional body type]
 ///     => answer type [as content] { status "meaning", ... }
 /// ```
 macro_rules! operations {
@@ -98,9 +72,9 @@ macro_rules! operations {
         $($(
             $(#[doc = $doc])+
             pub const $name: Operation<
-                type_or!($($params)?; ()),
-                type_or!($($query)?; NoQuery),
-                type_or!($($body)?; ()),
+                or!([$($params)?] ()),
+                or!([$($query)?] NoQuery),
+                or!([$($body)?] ()),
                 $answer,
             > = Operation {
                 name: stringify!($name),
@@ -109,8 +83,8 @@ macro_rules! operations {
                 role: role!($role),
                 tag: $tag,
                 doc: concat!($($doc, "\n"),+),
-                body: body_kind!($($kind)?),
-                content: content!($($content)?),
+                body: or!([$(BodyKind::$kind)?] BodyKind::None),
+                content: or!([$(Content::$content)?] Content::Json),
                 once: !stringify!($($once)?).is_empty(),
                 responses: &[$(($status, $meaning)),+],
                 types: PhantomData,
@@ -133,14 +107,14 @@ pub const READ_JOURNAL: Operation<RunId, EventsQuery, (), List<JournalEntryEnvel
 operations! {
     "runs" "Runs of agents" {
         /// Creates a run of an agent for a task.
-        SUBMIT_RUN = Post once "/v1/runs", Operator; body Task => RunView {
+        SUBMIT_RUN = Post once "/v1/runs", Operator; Required Task => RunView {
             201 "The new run; it is on disk",
             200 "The run to which the task was added as a message, because its lane is busy"
         }
         /// Lists runs, newest first.
         LIST_RUNS = Get "/v1/runs", Viewer, query RunsQuery => RunList { 200 "A page of runs" }
         /// Creates a batch of runs: all of them or none.
-        SUBMIT_BATCH = Post once "/v1/runs/batch", Operator; body NewBatchBody => BatchView {
+        SUBMIT_BATCH = Post once "/v1/runs/batch", Operator; Required NewBatchBody => BatchView {
             201 "The new batch; its runs are on disk"
         }
         /// Shows a batch with its runs.
@@ -157,36 +131,36 @@ operations! {
         }
         /// Cancels a run. If the run has ended and belongs to a chain, the newest run of the chain is
         /// cancelled and returned instead.
-        CANCEL_RUN = Post "/v1/runs/{id}/cancel", Operator, at RunId; optional CancelBody => RunView {
+        CANCEL_RUN = Post "/v1/runs/{id}/cancel", Operator, at RunId; Optional CancelBody => RunView {
             200 "The run, cancelled or about to be"
         }
         /// Completes a run that has its result and stays open for messages (`keep_open`), with this
         /// result. If the run has ended and belongs to a chain, the newest run of the chain is
         /// closed and returned instead.
-        CLOSE_RUN = Post "/v1/runs/{id}/close", Operator, at RunId; optional EmptyBody => RunView {
+        CLOSE_RUN = Post "/v1/runs/{id}/close", Operator, at RunId; Optional EmptyBody => RunView {
             200 "The completed run"
         }
         /// Pauses a run until it is resumed. If the run has ended and belongs to a chain, the newest
         /// run of the chain is paused and returned instead.
-        PAUSE_RUN = Post "/v1/runs/{id}/pause", Operator, at RunId; optional EmptyBody => RunView {
+        PAUSE_RUN = Post "/v1/runs/{id}/pause", Operator, at RunId; Optional EmptyBody => RunView {
             200 "The run, paused or about to be"
         }
         /// Resumes a run, optionally with a larger budget. If the run has ended and belongs to a
         /// chain, the newest run of the chain is resumed and returned instead.
-        RESUME_RUN = Post "/v1/runs/{id}/resume", Operator, at RunId; optional ResumeBody => RunView {
+        RESUME_RUN = Post "/v1/runs/{id}/resume", Operator, at RunId; Optional ResumeBody => RunView {
             200 "The resumed run"
         }
         /// Retries a failed run, as a new run that continues from the last good event of the failed
         /// run and uses its budget. A failed run has at most one retry: later requests return the
         /// existing run. If the run has completed and belongs to a chain, the newest run of the
         /// chain is retried instead.
-        RETRY_RUN = Post "/v1/runs/{id}/retry", Operator, at RunId; optional EmptyBody => RunView {
+        RETRY_RUN = Post "/v1/runs/{id}/retry", Operator, at RunId; Optional EmptyBody => RunView {
             201 "The new run; it is on disk",
             200 "The run that already retries this run"
         }
         /// Frees the effect key of a call whose outcome is unknown, so that another call with the key
         /// is made. Who did so is recorded with the run.
-        FREE_EFFECT_KEY = Post "/v1/runs/{id}/free-key", Approver, at RunId; body FreeKeyBody
+        FREE_EFFECT_KEY = Post "/v1/runs/{id}/free-key", Approver, at RunId; Required FreeKeyBody
             => LateToolResult {
             200 "What is recorded with the run"
         }
@@ -194,7 +168,7 @@ operations! {
     "steering" "Messages to running agents" {
         /// Sends a message to a run. If the run has ended and belongs to a chain, the newest run of
         /// the chain gets the message, and the receipt names that run.
-        STEER = Post "/v1/runs/{id}/steer", Operator, at RunId; body SteerBody => SteerReceipt {
+        STEER = Post "/v1/runs/{id}/steer", Operator, at RunId; Required SteerBody => SteerReceipt {
             202 "The message is on disk and waits for the run to read it"
         }
         /// Lists the messages to a run with their status.
@@ -203,7 +177,7 @@ operations! {
         }
         /// Updates a message that the run has not read yet.
         UPDATE_STEER = Patch "/v1/runs/{id}/steer/{steer}", Operator, at (RunId, SteerId);
-            body SteerChange => SteerView { 200 "The updated message" }
+            Required SteerChange => SteerView { 200 "The updated message" }
         /// Withdraws a message that the run has not read yet.
         WITHDRAW_STEER = Delete "/v1/runs/{id}/steer/{steer}", Operator, at (RunId, SteerId)
             => SteerView { 200 "The withdrawn message" }
@@ -219,7 +193,7 @@ operations! {
             => String as Stream { 200 "An endless stream of events" }
         /// Sends an event to an agent, which gets the event as text: in a new run, or in a running
         /// one as a message if the lane is busy.
-        SEND_EVENT = Post "/v1/events", Operator; body NewEventBody => RunView {
+        SEND_EVENT = Post "/v1/events", Operator; Required NewEventBody => RunView {
             201 "The new run; it is on disk",
             200 "The run to which the event was added as a message, because its lane is busy"
         }
@@ -231,7 +205,7 @@ operations! {
         }
         /// Raises a gate for an event that a program will report. The run can't end before the gate
         /// is answered.
-        RAISE_GATE = Post "/v1/gates", Operator; body SignalGateBody => GateView {
+        RAISE_GATE = Post "/v1/gates", Operator; Required SignalGateBody => GateView {
             201 "The new gate",
             200 "The gate that was raised with this key before"
         }
@@ -239,10 +213,10 @@ operations! {
         SHOW_GATE = Get "/v1/gates/{id}", Viewer, at GateId => GateView { 200 "The gate" }
         /// Answers a gate. The first valid answer wins. An operator may complete, answer or reject a
         /// gate that a program raised; other answers require the role approver.
-        ANSWER_GATE = Post "/v1/gates/{id}/answer", Operator, at GateId; body AnswerBody
+        ANSWER_GATE = Post "/v1/gates/{id}/answer", Operator, at GateId; Required AnswerBody
             => AnswerResponse { 200 "The outcome of the answer" }
         /// Creates a link with which a person without a key can answer an open gate.
-        CREATE_LINK = Post "/v1/gates/{id}/links", Approver, at GateId; body GateLinkBody
+        CREATE_LINK = Post "/v1/gates/{id}/links", Approver, at GateId; Required GateLinkBody
             => GateLinkView { 201 "The link, shown only once" }
     }
     "rules" "Remembered approvals" {
@@ -258,7 +232,7 @@ operations! {
     }
     "inboxes" "Tasks for agents" {
         /// Submits a task to an inbox. The task becomes a run.
-        POST_TASK = Post once "/v1/inboxes/{name}/tasks", Operator, at InboxName; body NewTaskBody
+        POST_TASK = Post once "/v1/inboxes/{name}/tasks", Operator, at InboxName; Required NewTaskBody
             => RunView {
                 201 "The new run; it is on disk",
                 200 "The run to which the task was added as a message, because its lane is busy"
@@ -296,7 +270,7 @@ operations! {
             200 "All schedules"
         }
         /// Creates a schedule.
-        CREATE_SCHEDULE = Post "/v1/schedules", Operator; body NewScheduleBody => ScheduleView {
+        CREATE_SCHEDULE = Post "/v1/schedules", Operator; Required NewScheduleBody => ScheduleView {
             201 "The new schedule"
         }
         /// Shows one schedule.
@@ -308,7 +282,7 @@ operations! {
             200 "The deleted schedule"
         }
         /// Starts a run of a schedule now. The time of the schedule's next firing does not change.
-        RUN_SCHEDULE = Post "/v1/schedules/{name}/run", Operator, at ScheduleParam; optional EmptyBody
+        RUN_SCHEDULE = Post "/v1/schedules/{name}/run", Operator, at ScheduleParam; Optional EmptyBody
             => RunView { 201 "The new run; it is on disk" }
     }
     "lanes" "Lanes: runs of one lane execute serially" {
@@ -321,10 +295,10 @@ operations! {
             200 "The lane; it is empty if no run has entered it"
         }
         /// Pauses a lane: runs that wait in it don't start, and a run that has started continues.
-        PAUSE_LANE = Post "/v1/lanes/{name}/pause", Operator, at LaneKey; optional EmptyBody
+        PAUSE_LANE = Post "/v1/lanes/{name}/pause", Operator, at LaneKey; Optional EmptyBody
             => LaneView { 200 "The paused lane" }
         /// Resumes a paused lane.
-        RESUME_LANE = Post "/v1/lanes/{name}/resume", Operator, at LaneKey; optional EmptyBody
+        RESUME_LANE = Post "/v1/lanes/{name}/resume", Operator, at LaneKey; Optional EmptyBody
             => LaneView { 200 "The lane" }
     }
     "threads" "Threads: conversations that successive runs share" {
@@ -336,7 +310,7 @@ operations! {
             }
         /// Adds a message to a thread. Runs that start later see it.
         ADD_THREAD_MESSAGE = Post once "/v1/threads/{thread}/messages", Operator, at ThreadKey;
-            body NewThreadMessageBody => ThreadCountView {
+            Required NewThreadMessageBody => ThreadCountView {
                 200 "The number of messages of the thread"
             }
         /// Deletes all messages of a thread. The journals of its runs are kept.
@@ -350,14 +324,14 @@ operations! {
         }
         /// Raises a spend cap until its current window ends. Runs that wait because of the cap
         /// continue.
-        RAISE_CAP = Post "/v1/spend/{name}/raise", Approver, at CapParam; body RaiseCapBody
+        RAISE_CAP = Post "/v1/spend/{name}/raise", Approver, at CapParam; Required RaiseCapBody
             => SpendCapView { 200 "The raised cap" }
     }
     "keys" "API keys" {
         /// Lists all API keys, oldest first.
         LIST_KEYS = Get "/v1/keys", Admin => List<KeyView> { 200 "All keys" }
         /// Creates an API key.
-        CREATE_KEY = Post "/v1/keys", Admin; body NewKeyBody => CreatedKey {
+        CREATE_KEY = Post "/v1/keys", Admin; Required NewKeyBody => CreatedKey {
             201 "The key, shown only once"
         }
         /// Revokes an API key and all browser sessions that were opened with it.

@@ -32,7 +32,7 @@ macro_rules! path_params {
 }
 
 macro_rules! names {
-    ($($(#[$doc:meta])* $name:ident;)+) => {$(
+    ($($(#[$doc:meta])* $name:ident = $noun:literal, $description:literal;)+) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct $name(pub String);
@@ -56,18 +56,20 @@ macro_rules! names {
                 String::schema()
             }
         }
+
+        path_params! { $name = $noun, $description, None; }
     )+};
 }
 
 names! {
     /// Any text that is compared with the names of agents.
-    AgentParam;
+    AgentParam = "agent", "Name of the agent";
     /// Any text that is compared with the names of chains.
-    ChainParam;
+    ChainParam = "chain", "Name of the chain";
     /// Any text that is compared with the names of schedules.
-    ScheduleParam;
+    ScheduleParam = "schedule", "Name of the schedule";
     /// Any text that is compared with the ids of spend caps.
-    CapParam;
+    CapParam = "cap", "Id of the cap, such as `day-usd-key`";
 }
 
 path_params! {
@@ -76,10 +78,6 @@ path_params! {
     RuleId = "rule", "Id of the remembered approval", Some("rule_not_found");
     SteerId = "steer", "The message's id", Some("steer_not_found");
     BatchId = "batch", "The batch's id", Some("batch_not_found");
-    AgentParam = "agent", "Name of the agent", None;
-    ChainParam = "chain", "Name of the chain", None;
-    ScheduleParam = "schedule", "Name of the schedule", None;
-    CapParam = "cap", "Id of the cap, such as `day-usd-key`", None;
     InboxName = "inbox", "Name of the inbox", None;
     LaneKey = "lane", "Name of the lane", None;
     ThreadKey = "thread", "Name of the thread", None;
@@ -108,27 +106,24 @@ pub struct InvalidPathParam {
 
 /// All parameters in the path of an operation.
 pub trait PathParams: Sized {
-    /// Returns the values in the order of the path.
-    fn values(&self) -> Vec<PathValue>;
-
-    /// Parses the texts of the parameters, in the order of the path.
-    fn parse(texts: &[&str]) -> Result<Self, InvalidPathParam>;
-
-    /// Returns the descriptions and schemas of the parameters, in the order of the path.
-    fn describe() -> Vec<(&'static str, RefOr<Schema>)>;
-}
-
-impl PathParams for () {
+    /// Returns the values in the order of the path. Default: none.
     fn values(&self) -> Vec<PathValue> {
         Vec::new()
     }
 
-    fn parse(_: &[&str]) -> Result<Self, InvalidPathParam> {
-        Ok(())
-    }
+    /// Parses the texts of the parameters, in the order of the path.
+    fn parse(texts: &[&str]) -> Result<Self, InvalidPathParam>;
 
+    /// Returns the descriptions and schemas of the parameters, in the order of the path. Default:
+    /// none.
     fn describe() -> Vec<(&'static str, RefOr<Schema>)> {
         Vec::new()
+    }
+}
+
+impl PathParams for () {
+    fn parse(_: &[&str]) -> Result<Self, InvalidPathParam> {
+        Ok(())
     }
 }
 

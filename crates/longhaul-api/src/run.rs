@@ -104,13 +104,10 @@ pub struct RunView {
     /// Id of the root of the tree of runs that this run belongs to. A root run has its own id here.
     pub root: RunId,
     /// Id of the batch with which the run was submitted. `None` if it was not part of a batch.
-    #[serde(default)]
     pub batch: Option<BatchId>,
     /// Id of the failed run that this run retries. `None` if the run is not a retry.
-    #[serde(default)]
     pub retry_of: Option<RunId>,
     /// Chain that this run is a step of. `None` if the run belongs to no chain.
-    #[serde(default)]
     pub chain: Option<RunChainView>,
     /// Sandbox in which the run's commands are executed. Always `None` in this build.
     pub sandbox: Option<RawJson>,
@@ -221,7 +218,6 @@ pub struct RunBriefView {
     /// Total time of the model calls, tool calls and context fetches of the run, in milliseconds.
     pub active_ms: u64,
     /// Run that started this run. `None` for a root run.
-    #[serde(default)]
     pub parent: Option<RunId>,
     /// Chain that this run is a step of. `None` if the run belongs to no chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -323,12 +319,8 @@ pub struct UsageView {
 
 impl From<Usage> for UsageView {
     fn from(usage: Usage) -> Self {
-        Self {
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
-            cached_tokens: usage.cached_tokens,
-            cache_write_tokens: usage.cache_write_tokens,
-        }
+        let Usage { input_tokens, output_tokens, cached_tokens, cache_write_tokens, .. } = usage;
+        Self { input_tokens, output_tokens, cached_tokens, cache_write_tokens }
     }
 }
 

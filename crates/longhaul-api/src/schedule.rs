@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 /// A new schedule: either `cron` or `every_ms`, either `agent` or `chain`, and either `input` or
 /// `event` or both.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewSchedule)]
 pub struct NewScheduleBody {
@@ -61,21 +61,8 @@ impl NewScheduleBody {
     /// Creates a schedule for an agent, without a time, an input and an event. The caller sets
     /// them.
     pub fn new(schedule_name: impl Into<String>, agent_name: impl Into<String>) -> Self {
-        Self {
-            name: schedule_name.into(),
-            cron: None,
-            tz: None,
-            every_ms: None,
-            agent: Some(agent_name.into()),
-            input: None,
-            event: None,
-            lane: None,
-            thread: None,
-            resource: None,
-            catch_up: CatchUp::default(),
-            overlap: Overlap::default(),
-            chain: None,
-        }
+        let (name, agent) = (schedule_name.into(), Some(agent_name.into()));
+        Self { name, agent, ..Self::default() }
     }
 }
 

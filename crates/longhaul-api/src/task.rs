@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use longhaul_core::chain::ChainSpec;
-use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
+use longhaul_core::id::{BatchId, InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::policy::budget::BudgetPatch;
 use longhaul_core::raw::RawJson;
-use longhaul_core::task::{EarliestStart, TaskSource};
+use longhaul_core::task::{EarliestStart, RunBatchMode, TaskSource};
 use longhaul_core::time::Timestamp;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::history;
-use crate::run::BudgetBody;
+use crate::run::{BudgetBody, RunView};
 
 /// A unit of work for an agent or a chain. A request has all fields except the last ones, which are
 /// known to the process that submits the task.
@@ -63,7 +63,7 @@ pub struct Task {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
     /// Priority of the run; runs with higher values are driven first.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i32,
     /// Model of the run, as `provider/model` or an alias. Default: the agent's models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ pub struct Task {
         default,
         serialize_with = "serialize_budget",
         deserialize_with = "deserialize_budget",
-        skip_serializing_if = "is_default_budget"
+        skip_serializing_if = "is_default"
     )]
     #[schema(value_type = BudgetBody)]
     pub budget: BudgetPatch,
@@ -117,6 +117,11 @@ pub struct Task {
     /// the role approver. `None` and `false` leave this to the `auto_approve` of each step.
     #[serde(default, alias = "autoApprove", skip_serializing_if = "Option::is_none")]
     pub auto_approve: Option<bool>,
+    // A field that this build does not support is parsed, so that it can be rejected by name
+    // instead of being unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub sandbox: Option<RawJson>,
     /// Person or program that submits the task, such as `cli:anna`.
     #[serde(skip)]
     pub submitter: Option<String>,
@@ -134,6 +139,32 @@ pub struct Task {
     /// is put into the outbox for the external inbox.
     #[serde(skip)]
     pub source: Option<TaskSource>,
+}
+
+/// Body of a request that submits a batch.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewBatch)]
+pub struct NewBatchBody {
+    /// Runs of the batch, 1 to 1,000, in order.
+    #[schema(min_items = 1, max_items = 1000)]
+    pub runs: Vec<Task>,
+    /// Order in which the runs execute. Default: `parallel`.
+    #[serde(default)]
+    #[schema(required = false)]
+    pub mode: RunBatchMode,
+}
+
+/// A batch with its runs.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Batch)]
+pub struct BatchView {
+    /// Id of the batch.
+    pub id: BatchId,
+    /// Order in which the runs execute.
+    pub mode: RunBatchMode,
+    /// Runs of the batch, in order.
+    pub runs: Vec<RunView>,
 }
 
 /// Chain given by its name in the project or by its steps.
@@ -201,13 +232,8 @@ impl Task {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(number: &i32) -> bool {
-    *number == 0
-}
-
-fn is_default_budget(budget: &BudgetPatch) -> bool {
-    *budget == BudgetPatch::default()
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 fn serialize_budget<S: Serializer>(budget: &BudgetPatch, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,4 +1,4 @@
-//! The conversation of a run in responses.
+//! The conversation and the events of a run in responses.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use longhaul_core::id::RunId;
 use longhaul_core::message::Message;
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 /// The conversation of a run: messages that its model has received and sent.
@@ -40,4 +41,30 @@ pub struct CompactionView {
     pub replaced_messages: usize,
     /// Model that wrote the summary.
     pub model: String,
+}
+
+/// OpenAPI schema of a journal event
+/// ([`JournalEntryEnvelope`](longhaul_core::event::entry::JournalEntryEnvelope)).
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Event)]
+pub struct EventView {
+    /// Id of the run whose journal has the event.
+    run: RunId,
+    /// Sequence number of the event in the run's journal, from 1.
+    seq: u64,
+    /// Time at which the event was appended.
+    at: Timestamp,
+    /// Type of the event, such as `run.created`.
+    #[serde(rename = "type")]
+    kind: String,
+    /// Version of the event's `data` format.
+    v: u16,
+    /// Number of the turn to which the event belongs.
+    #[schema(required = false)]
+    turn: u32,
+    /// Epoch of the claim under which the event was written. Each claim of a run by a worker has a
+    /// higher epoch.
+    epoch: u64,
+    /// Data of the event, in the format of its `type` and `v`.
+    data: Value,
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use longhaul_core::id::{AgentName, IdError};
+use longhaul_core::id::AgentName;
 use longhaul_core::policy::gate::{
     ApprovalRequirement, GateRule, GateRuleAction, GateTimeoutAction,
 };
@@ -14,7 +14,7 @@ use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, Perce
 use longhaul_tool::typed;
 use serde::Serialize;
 
-use crate::error::{Error, SerializeError, serialize_or_record_error};
+use crate::error::{Draft, Error, InvalidValue, to_json};
 
 /// An agent: a name, a prompt, a model and tools.
 ///
@@ -27,11 +27,11 @@ use crate::error::{Error, SerializeError, serialize_or_record_error};
 ///     .approve("book", "Book this seat?")
 ///     .max_turns(20);
 /// ```
+#[must_use = "an agent has no effect until it is added to a runtime"]
 #[derive(Debug)]
 pub struct Agent {
-    definition: Result<AgentDefinition, IdError>,
+    definition: Draft<AgentDefinition>,
     tools: Vec<AgentTool>,
-    serialize_error: Option<SerializeError>,
 }
 
 /// A tool of an agent: implemented by the program, or the name of a tool that the project provides.
@@ -47,47 +47,44 @@ pub struct Agent {
 /// let helper = Agent::new("helper").tool(read_file).tool("mcp:github");
 /// ```
 #[derive(Debug)]
-pub struct AgentTool(ToolOrName);
+pub struct AgentTool(Result<ToolOrName, typed::TypedToolError>);
 
 /// A tool that the program implements, or the name of another tool.
 #[derive(Debug)]
 enum ToolOrName {
-    Instance(Result<Arc<dyn Tool>, typed::TypedToolError>),
+    Instance(Arc<dyn Tool>),
     Named(String),
 }
 
 impl From<Result<Arc<dyn Tool>, typed::TypedToolError>> for AgentTool {
     fn from(tool: Result<Arc<dyn Tool>, typed::TypedToolError>) -> Self {
-        Self(ToolOrName::Instance(tool))
+        Self(tool.map(ToolOrName::Instance))
     }
 }
 
 impl From<Arc<dyn Tool>> for AgentTool {
     fn from(tool: Arc<dyn Tool>) -> Self {
-        Self(ToolOrName::Instance(Ok(tool)))
+        Self(Ok(ToolOrName::Instance(tool)))
     }
 }
 
 impl<T: Tool + 'static> From<Arc<T>> for AgentTool {
     fn from(tool: Arc<T>) -> Self {
-        Self(ToolOrName::Instance(Ok(tool)))
+        Self(Ok(ToolOrName::Instance(tool)))
     }
 }
 
 impl From<&str> for AgentTool {
     fn from(name: &str) -> Self {
-        Self(ToolOrName::Named(name.to_owned()))
+        Self(Ok(ToolOrName::Named(name.to_owned())))
     }
 }
 
 impl Agent {
     /// Creates an agent with this name. Its prompt, models and tools are set by the other methods.
     pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            definition: AgentName::new(name.into()).map(AgentDefinition::new),
-            tools: Vec::new(),
-            serialize_error: None,
-        }
+        let definition = AgentName::new(name.into()).map(AgentDefinition::new);
+        Self { definition: Draft(definition.map_err(InvalidValue::Name)), tools: Vec::new() }
     }
 
     /// Changes fields of the agent's definition for which this builder has no method, such as the
@@ -96,16 +93,11 @@ impl Agent {
     /// ```
     /// let agent = longhaul::Agent::new("npc").define(|agent| agent.lane = Some("npc-7".into()));
     /// ```
-    #[must_use]
-    pub fn define(mut self, change_definition: impl FnOnce(&mut AgentDefinition)) -> Self {
-        if let Ok(definition) = &mut self.definition {
-            change_definition(definition);
-        }
-        self
+    pub fn define(self, change_definition: impl FnOnce(&mut AgentDefinition)) -> Self {
+        Self { definition: self.definition.with(change_definition), ..self }
     }
 
     /// Sets the description: the agent's purpose in one sentence.
-    #[must_use]
     pub fn description(self, description: impl Into<String>) -> Self {
         self.define(|agent| agent.description = description.into())
     }
@@ -113,20 +105,17 @@ impl Agent {
     /// Adds a model, as `provider/model` or under the name registered with `RuntimeBuilder::model`.
     /// The first model is used; the others are fallbacks, used in order when the previous one fails
     /// permanently.
-    #[must_use]
     pub fn model(self, model_name: impl Into<String>) -> Self {
         self.define(|agent| agent.models.push(model_name.into()))
     }
 
     /// Sets the system prompt: a template with the variables `input`, `context`, `memory`,
     /// `previous` and `steps`, and `perception` if a context provider is set.
-    #[must_use]
     pub fn prompt(self, prompt: impl Into<String>) -> Self {
         self.define(|agent| agent.prompt = prompt.into())
     }
 
     /// Adds a tool that the agent may call. [`AgentTool`] lists the accepted types.
-    #[must_use]
     pub fn tool(mut self, tool: impl Into<AgentTool>) -> Self {
         self.tools.push(tool.into());
         self
@@ -134,7 +123,6 @@ impl Agent {
 
     /// Requires approval by a person for calls of the tools that match `tool_glob`. `question`
     /// is the text shown to that person.
-    #[must_use]
     pub fn approve(self, tool_glob: impl Into<String>, question: impl Into<String>) -> Self {
         let rule = GateRule {
             tool: tool_glob.into(),
@@ -154,7 +142,6 @@ impl Agent {
 
     /// Calls the context provider with this name, which returns data about the outside world,
     /// before the first turn of a run. The prompt template can use the result as `perception`.
-    #[must_use]
     pub fn context_provider(self, provider_name: impl Into<String>) -> Self {
         let perception = PerceptionConfig {
             source: PerceptionSource::Named(provider_name.into()),
@@ -165,23 +152,18 @@ impl Agent {
 
     /// Adds the name of a value that tools receive in `ctx.context` and that the model can't
     /// change. The value comes from the task or from the context provider.
-    #[must_use]
     pub fn context(self, context_value_name: impl Into<String>) -> Self {
         self.define(|agent| agent.context.push(context_value_name.into()))
     }
 
     /// Sets the JSON Schema of the agent's output.
-    #[must_use]
     pub fn output_schema(self, schema: impl Serialize) -> Self {
-        let mut error = None;
-        let schema = serialize_or_record_error("the output schema", &schema, &mut error);
-        let mut agent = self.define(|agent| agent.output = Some(schema));
-        agent.serialize_error = error;
-        agent
+        let schema = to_json("the output schema", &schema);
+        let set = |agent: &mut AgentDefinition| schema.map(|schema| agent.output = Some(schema));
+        Self { definition: self.definition.try_with(set), ..self }
     }
 
     /// Sets the maximum number of turns (model calls) of a run. A run that needs more turns fails.
-    #[must_use]
     pub fn max_turns(self, turns: u32) -> Self {
         self.define(|agent| agent.max_turns = Some(turns))
     }
@@ -189,16 +171,12 @@ impl Agent {
     /// Returns the agent's definition and the tools that the program implements, or the error of an
     /// invalid value.
     pub(crate) fn build_definition(self) -> Result<(AgentDefinition, Vec<Arc<dyn Tool>>), Error> {
-        let mut definition = self.definition?;
-        if let Some(error) = self.serialize_error {
-            return Err(error.into());
-        }
+        let mut definition = self.definition.build()?;
         let mut program_tools = Vec::new();
         for AgentTool(tool) in self.tools {
-            match tool {
+            match tool? {
                 ToolOrName::Named(name) => definition.tools.push(name),
                 ToolOrName::Instance(tool) => {
-                    let tool = tool?;
                     definition.tools.push(tool.spec().name.to_string());
                     program_tools.push(tool);
                 }

@@ -14,93 +14,27 @@ use longhaul_engine::agent::AgentRegistry;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::counters::EngineCounters;
 use longhaul_engine::services::{
-    ContextProviders, ExternalToolSource, ModelResolver, NoContextProviders, NoExternalTools,
-    ResolveModelError, ResolvedModel, Services, StorePorts,
+    ModelResolver, ResolveModelError, ResolvedModel, Services, StorePorts,
 };
 use longhaul_engine::tools::read_output::ReadOutputTool;
 use longhaul_engine::tools::registry::ToolRegistry;
-use longhaul_engine::worker::WorkerOptions;
+use longhaul_model::image_source::StoreImageSource;
 use longhaul_model::providers::built_in::{CASSETTE_PROVIDER, SCRIPTED_PROVIDER};
 use longhaul_model::providers::model_choice::ModelSelector;
 use longhaul_model::providers::open::ProviderModels;
-use longhaul_model::store_images::StoreImageSource;
-#[cfg(feature = "project")]
-use longhaul_project::{
-    agents::loaded_agents::{AgentError, LoadedAgents},
-    assemble::{mcp_tools::McpTools, restart_mcp_servers},
-    config::settings::Config,
-};
-use longhaul_tool::MemoryTools;
+use longhaul_tool::memory::memory_tools;
+use tokio::sync::watch;
 
-use crate::assemble::registrations::RuntimeRegistrations;
+use crate::assemble::registrations::{RegisteredModelResolver, RuntimeRegistrations};
 use crate::assemble::settings::Settings;
 use crate::error::Error;
+use crate::handler::agent::handler_to_agent_parts;
 use crate::handler::threads::HandlerThreadRunner;
+use crate::runtime_state::RuntimeState;
 
 /// URL of a store in memory, whose content is lost when the process ends.
 #[cfg(feature = "sqlite")]
 pub(crate) const IN_MEMORY_URL: &str = "sqlite::memory:";
-
-/// The parts of an open runtime that its handles use.
-#[derive(Debug)]
-pub(crate) struct OpenedRuntime {
-    pub(crate) longhaul: Longhaul,
-    pub(crate) worker: WorkerOptions,
-    /// The settings of the project, or of the environment.
-    #[cfg(feature = "project")]
-    pub(crate) config: Config,
-    /// The project of the runtime. `None` means that it has none.
-    #[cfg(feature = "project")]
-    pub(crate) project: Option<OpenedProject>,
-}
-
-/// The files of an open runtime's project.
-#[cfg(feature = "project")]
-#[derive(Debug)]
-pub(crate) struct OpenedProject {
-    pub(crate) loaded: LoadedAgents,
-    pub(crate) mcp_tools: Arc<McpTools>,
-}
-
-impl OpenedRuntime {
-    /// Closes the connections to all MCP servers of the project. The returned future completes when
-    /// they are closed. A server that is needed afterwards is started again.
-    #[cfg(feature = "project")]
-    pub(crate) fn restart_mcp_servers(&self) -> impl Future<Output = ()> + use<> {
-        let project = self.project.as_ref();
-        let clock = &self.longhaul.services().clock;
-        let closing =
-            project.map(|project| restart_mcp_servers(&self.config, &project.mcp_tools, clock));
-        async {
-            if let Some(closing) = closing {
-                closing.await;
-            }
-        }
-    }
-
-    /// Checks that no file of the project defines an invalid agent with this name.
-    #[cfg(feature = "project")]
-    pub(crate) fn check_agent_file_valid(&self, agent_name: &str) -> Result<(), Error> {
-        let Some(project) = &self.project else { return Ok(()) };
-        match project.loaded.find_loaded_agent(agent_name) {
-            Err(broken @ AgentError::Broken { .. }) => Err(broken.into()),
-            Err(AgentError::Unknown(_)) | Ok(_) => Ok(()),
-        }
-    }
-
-    /// Does nothing: only a project has agent files.
-    #[cfg(not(feature = "project"))]
-    #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "as with the feature")]
-    pub(crate) const fn check_agent_file_valid(&self, _: &str) -> Result<(), Error> {
-        Ok(())
-    }
-
-    /// Does nothing: only a project has MCP servers.
-    #[cfg(not(feature = "project"))]
-    pub(crate) fn restart_mcp_servers(&self) -> impl Future<Output = ()> + use<> {
-        std::future::ready(())
-    }
-}
 
 /// A store with what the program registered. Tools, models and agents are added to it.
 #[derive(Debug)]
@@ -108,17 +42,7 @@ pub(crate) struct RuntimeBase {
     ports: StorePorts,
     clock: Arc<dyn Clock>,
     counters: EngineCounters,
-    registered: RuntimeRegistrations,
-}
-
-/// The parts of a runtime that differ between a program with and without a project.
-#[derive(Debug)]
-pub(crate) struct RuntimeParts {
-    pub(crate) tools: ToolRegistry,
-    pub(crate) models: Arc<dyn ModelResolver>,
-    pub(crate) tool_source: Arc<dyn ExternalToolSource>,
-    pub(crate) context_providers: Arc<dyn ContextProviders>,
-    pub(crate) agents: AgentRegistry,
+    pub(crate) registered: RuntimeRegistrations,
 }
 
 impl RuntimeBase {
@@ -126,48 +50,66 @@ impl RuntimeBase {
     pub(crate) fn new(
         ports: StorePorts,
         clock: Arc<dyn Clock>,
-        registered: RuntimeRegistrations,
+        mut registered: RuntimeRegistrations,
     ) -> Result<Self, Error> {
         let counters = EngineCounters::default();
         let threads = HandlerThreadRunner::new(Arc::clone(&clock), counters.clone());
-        let registered = registered.convert_handlers_to_agents(&ports, &threads)?;
+        for handler in std::mem::take(&mut registered.handlers) {
+            let (agent, tool, model) = handler_to_agent_parts(handler, &ports, &threads)?;
+            registered.models.insert(model.name.clone(), Arc::new(model));
+            registered.agents.push(agent);
+            registered.tools.push(Arc::new(tool));
+        }
         Ok(Self { ports, clock, counters, registered })
     }
 
-    /// Adds the tools that access the store, and the registered tools.
+    /// Adds the tools that access the store, and the registered tools. A tool that several agents
+    /// share is added once.
     pub(crate) fn add_tools(&self, tools: ToolRegistry) -> Result<ToolRegistry, Error> {
         let (store, records) = (Arc::clone(&self.ports.store), Arc::clone(&self.ports.records));
         let paging = ReadOutputTool::new(store, Arc::clone(&records));
         let mut tools = tools.with_built_in_tool(Arc::new(paging))?;
-        for tool in MemoryTools::new(records).tools()? {
+        for tool in memory_tools(records)? {
             tools = tools.with_built_in_tool(tool)?;
         }
-        Ok(self.registered.extend_tool_registry(tools)?)
+        for (index, tool) in self.registered.tools.iter().enumerate() {
+            let earlier_tools = &self.registered.tools[..index];
+            if !earlier_tools.iter().any(|registered| Arc::ptr_eq(registered, tool)) {
+                tools = tools.with_tool(Arc::clone(tool))?;
+            }
+        }
+        Ok(tools)
     }
 
-    /// Checks the registered agents. `tool_problem` returns why a tool with this name can't be used.
-    pub(crate) fn check_registered_agents(
-        &mut self,
+    /// Returns services with these models and tools, and without external tools and context
+    /// providers.
+    pub(crate) fn services(&self, models: Arc<dyn ModelResolver>, tools: ToolRegistry) -> Services {
+        Services::new(self.ports.clone(), Arc::clone(&self.clock), models, tools)
+    }
+
+    /// Adds what the program registered to the services and agents of a runtime, where it takes
+    /// precedence, and the settings.
+    pub(crate) fn connect(
+        self,
+        services: Services,
+        mut agents: AgentRegistry,
         settings: &Settings,
-        tool_problem: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<(), Error> {
-        self.registered.check_registered_agents(settings.selector.as_ref(), tool_problem)
-    }
-
-    /// Connects all parts. The registered ones take precedence over those of `parts`.
-    pub(crate) fn connect(self, parts: RuntimeParts, settings: &Settings) -> Longhaul {
-        let registered = &self.registered;
-        let models = registered.model_resolver_with_fallback(parts.models);
-        let context_providers = registered.context_providers_with_fallback(parts.context_providers);
+    ) -> Longhaul {
+        let registered = self.registered;
+        let context_providers =
+            registered.context_providers_with_fallback(services.context_providers);
+        let (models, fallback) = (registered.models, services.models);
         let services = Services {
-            tool_source: parts.tool_source,
+            models: Arc::new(RegisteredModelResolver { models, fallback }),
             context_providers,
             redact: Arc::clone(&settings.redact),
             counters: self.counters,
             caps: settings.caps.clone(),
-            ..Services::new(self.ports, self.clock, models, parts.tools)
+            ..services
         };
-        let agents = registered.extend_agent_registry(parts.agents);
+        for agent in registered.agents {
+            agents.register(agent);
+        }
         Longhaul::new(services, agents, settings.run_defaults)
     }
 }
@@ -178,27 +120,22 @@ impl RuntimeBase {
 pub(crate) fn open(
     store_url: String,
     registered: RuntimeRegistrations,
-) -> Result<OpenedRuntime, Error> {
+) -> Result<RuntimeState, Error> {
     let settings = Settings::from_environment()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ports = open_store(store_url, &clock)?;
     let mut base = RuntimeBase::new(ports, Arc::clone(&clock), registered)?;
     let tools = base.add_tools(ToolRegistry::new([])?)?;
-    base.check_registered_agents(&settings, &|tool| tool_problem(tool, &tools))?;
+    let selector = &settings.selector;
+    base.registered
+        .check_registered_agents(selector.as_ref(), &|tool| tool_problem(tool, &tools))?;
     let images = Arc::new(StoreImageSource(Arc::clone(&base.ports.records)));
-    let models = ProgramModels {
-        selector: settings.selector.clone(),
-        models: ProviderModels::new(clock, Some(images)),
-    };
-    let parts = RuntimeParts {
-        tools,
-        models: Arc::new(models),
-        tool_source: Arc::new(NoExternalTools),
-        context_providers: Arc::new(NoContextProviders),
-        agents: AgentRegistry::default(),
-    };
-    Ok(OpenedRuntime {
-        longhaul: base.connect(parts, &settings),
+    let models = ProviderModels::new(clock, Some(images));
+    let models = Arc::new(ProgramModels { selector: selector.clone(), models });
+    let services = base.services(models, tools);
+    Ok(RuntimeState {
+        workers: watch::Sender::default(),
+        longhaul: base.connect(services, AgentRegistry::default(), &settings),
         worker: settings.worker,
         #[cfg(feature = "project")]
         config: settings.config,

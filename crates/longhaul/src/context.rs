@@ -24,4 +24,4 @@
 
 pub use longhaul_core::port::context::{ContextError, ContextProvider, ContextRequest, Perception};
 pub use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
-pub use longhaul_engine::prompt::context_providers::ContextProviderRegistry;
+pub use longhaul_engine::services::ContextProviderRegistry;

@@ -54,6 +54,7 @@ impl ModelResolver for SingleModel {
 
 /// Client for ephemeral runs (runs that are not stored), with the models and tools they use. Cheap
 /// to clone; clones share only the models, tools and context providers.
+#[must_use = "nothing runs until `ask` is called"]
 #[derive(Debug, Clone)]
 pub struct Ephemeral {
     models: Arc<dyn ModelResolver>,
@@ -133,13 +134,11 @@ impl Ephemeral {
 
     /// Sets the context providers: sources of data about the outside world, for agents that use
     /// `perception`.
-    #[must_use]
     pub fn context_providers(self, context_providers: Arc<dyn ContextProviders>) -> Self {
         Self { context_providers, ..self }
     }
 
     /// Sets the default limits and numbers of retries for agents that do not define them.
-    #[must_use]
     pub fn defaults(self, defaults: RunPolicyDefaults) -> Self {
         Self { defaults, ..self }
     }
@@ -162,18 +161,17 @@ impl Ephemeral {
             WorkerOptions { concurrency: 1, ..WorkerOptions::new(InboxName::new("default")?) };
         // On the heap, because the futures of a worker and of a view are large.
         let mut worker = Box::pin(Worker::new(longhaul.services(), options).run(stop.clone()));
-        let rest = tokio::select! {
+        let is_waiting = tokio::select! {
             biased;
-            rest = wait_until_run_stopped(&longhaul, run) => rest?,
+            is_waiting = wait_until_run_stopped(&longhaul, run) => Some(is_waiting?),
             // The worker was not asked to stop, so it failed.
-            worked = worker.as_mut() => {
-                worked?;
-                return Box::pin(build_ephemeral_outcome(&longhaul, run, RunStopReason::Ended)).await;
-            }
+            worked = worker.as_mut() => { worked?; None }
         };
-        stop.request_drain();
-        worker.await?;
-        Box::pin(build_ephemeral_outcome(&longhaul, run, rest)).await
+        if is_waiting.is_some() {
+            stop.request_drain();
+            worker.await?;
+        }
+        Box::pin(build_ephemeral_outcome(&longhaul, run, is_waiting.unwrap_or(false))).await
     }
 
     fn open_engine(&self, agent: Agent) -> Result<Longhaul, EphemeralError> {
@@ -216,38 +214,24 @@ pub fn check_no_effect_keys(agent: &Agent) -> Result<(), EphemeralError> {
     }
 }
 
-/// Why a run stopped making progress.
-enum RunStopReason {
-    Ended,
-    /// The run waits for a person or another external event.
-    Waiting,
-}
-
-/// Waits until the run has ended or waits for a person or an external event.
-async fn wait_until_run_stopped(longhaul: &Longhaul, run: RunId) -> Result<RunStopReason, Error> {
+/// Waits until the run has ended, or waits for a person or an external event. Returns whether it
+/// waits.
+async fn wait_until_run_stopped(longhaul: &Longhaul, run: RunId) -> Result<bool, Error> {
     let mut journal = longhaul.watch_run_journal(run, Seq::START).await?;
     while let Some(entries) = journal.next().await? {
         if entries.iter().any(|entry| is_wait_for_outside_event(&entry.event)) {
-            return Ok(RunStopReason::Waiting);
+            return Ok(true);
         }
-        for child in entries.iter().filter_map(|entry| started_child(&entry.event)) {
-            if let RunStopReason::Waiting =
-                Box::pin(wait_until_run_stopped(longhaul, child)).await?
+        for entry in &entries {
+            // A child run is for example the one that grades the result.
+            if let Event::ChildStarted(started) = &entry.event
+                && Box::pin(wait_until_run_stopped(longhaul, started.child)).await?
             {
-                return Ok(RunStopReason::Waiting);
+                return Ok(true);
             }
         }
     }
-    Ok(RunStopReason::Ended)
-}
-
-/// Returns the child run that this event reports as started, such as the one that grades the
-/// result. `None` means that the event is of another type.
-const fn started_child(event: &Event) -> Option<RunId> {
-    if let Event::ChildStarted(started) = event {
-        return Some(started.child);
-    }
-    None
+    Ok(false)
 }
 
 /// Whether this event means that the run waits for a person or an external event.
@@ -266,9 +250,9 @@ fn is_wait_for_outside_event(event: &Event) -> bool {
 async fn build_ephemeral_outcome(
     longhaul: &Longhaul,
     run: RunId,
-    stop: RunStopReason,
+    is_waiting: bool,
 ) -> Result<EphemeralOutcome, EphemeralError> {
-    if let RunStopReason::Waiting = stop {
+    if is_waiting {
         return Err(EphemeralError::WouldWait(longhaul.explain_run(run).await?.message));
     }
     let view = longhaul.get_run(run).await?;

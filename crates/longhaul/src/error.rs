@@ -264,34 +264,58 @@ impl From<longhaul_project::agents::loaded_agents::AgentError> for Error {
     }
 }
 
-/// Converts a value to JSON. If the value can't be serialized, stores the reason in `error` and
-/// returns null.
-pub(crate) fn serialize_or_record_error(
-    value_name: &str,
-    value: &impl Serialize,
-    error: &mut Option<SerializeError>,
-) -> RawJson {
-    match serde_json::to_string(value).and_then(RawJson::parse) {
-        Ok(json) => json,
-        Err(json_error) => {
-            *error = Some(SerializeError {
-                value_name: value_name.to_owned(),
-                reason: json_error.to_string(),
-            });
-            RawJson::null()
-        }
-    }
-}
-
-/// Reason why a value of the program can't be serialized as JSON.
+/// A value that a builder changes. The first invalid argument of a builder method is kept, and is
+/// reported when the value is used.
 #[derive(Debug, Clone)]
-pub(crate) struct SerializeError {
-    value_name: String,
-    reason: String,
+pub(crate) struct Draft<T>(pub(crate) Result<T, InvalidValue>);
+
+/// Reason why an argument of a builder method is invalid.
+#[derive(Debug, Clone)]
+pub(crate) enum InvalidValue {
+    Name(IdError),
+    NotJson { value_name: String, reason: String },
 }
 
-impl From<SerializeError> for Error {
-    fn from(SerializeError { value_name, reason }: SerializeError) -> Self {
-        Self::Serialize { value_name, reason }
+impl From<IdError> for InvalidValue {
+    fn from(error: IdError) -> Self {
+        Self::Name(error)
     }
+}
+
+impl<T> Draft<T> {
+    /// Changes the value, unless an earlier change was invalid.
+    pub(crate) fn with(self, change: impl FnOnce(&mut T)) -> Self {
+        self.try_with(|value| {
+            change(value);
+            Ok::<_, InvalidValue>(())
+        })
+    }
+
+    /// Changes the value, unless this or an earlier change is invalid.
+    pub(crate) fn try_with<E: Into<InvalidValue>>(
+        self,
+        change: impl FnOnce(&mut T) -> Result<(), E>,
+    ) -> Self {
+        Self(self.0.and_then(|mut value| match change(&mut value) {
+            Ok(()) => Ok(value),
+            Err(error) => Err(error.into()),
+        }))
+    }
+
+    /// Returns the value, or the error of the first invalid argument.
+    pub(crate) fn build(self) -> Result<T, Error> {
+        self.0.map_err(|error| match error {
+            InvalidValue::Name(error) => Error::InvalidName(error),
+            InvalidValue::NotJson { value_name, reason } => Error::Serialize { value_name, reason },
+        })
+    }
+}
+
+/// Converts a value of the program to JSON. `value_name` describes the value in the error.
+pub(crate) fn to_json(value_name: &str, value: &impl Serialize) -> Result<RawJson, InvalidValue> {
+    let json = serde_json::to_string(value).and_then(RawJson::parse);
+    json.map_err(|error| InvalidValue::NotJson {
+        value_name: value_name.to_owned(),
+        reason: error.to_string(),
+    })
 }

@@ -3,8 +3,7 @@
 //!
 //! The engine validates answers. The first valid answer to a gate wins.
 
-use longhaul_api::gate::GateView;
-use longhaul_api::rule::RuleView;
+use longhaul_api::gate::{GateView, RuleView};
 use longhaul_core::id::{GateId, RuleId};
 use longhaul_core::policy::gate::{Answer as GateAnswer, AnswerScope, GateDecision, GateStatus};
 use longhaul_core::policy::rule::{RULES_MAX, RememberedApprovalFilter};
@@ -14,7 +13,7 @@ use longhaul_engine::Longhaul;
 use longhaul_engine::view::{gate_view, rule_view};
 use serde::Serialize;
 
-use crate::error::{Error, SerializeError, serialize_or_record_error};
+use crate::error::{Draft, Error, to_json};
 
 /// Name that is recorded as the author of an answer if the program does not set one.
 pub(crate) const DEFAULT_ACTOR: &str = "program";
@@ -114,31 +113,27 @@ impl Rules<'_> {
 /// let no = Answer::reject().by("shop:anna").note("That train is full.");
 /// let words = Answer::text("Platform 4");
 /// ```
+#[must_use = "an answer has no effect until it is given to `Runtime::answer`"]
 #[derive(Debug, Clone)]
-pub struct Answer {
-    answer: GateAnswer,
-    serialize_error: Option<SerializeError>,
-}
+pub struct Answer(pub(crate) Draft<GateAnswer>);
 
 impl Answer {
     /// Creates an answer that approves the call or the result that waits at the gate. Pass the
     /// gate's digest (hash of the content that the person saw), or `None` if the gate has none.
     pub fn approve(gate_digest: impl Into<Option<Hash>>) -> Self {
-        let mut answer = Self::from_decision(GateDecision::Approve);
-        answer.answer.digest = gate_digest.into();
-        answer
+        let digest = gate_digest.into();
+        Self(Self::from_decision(GateDecision::Approve).0.with(|answer| answer.digest = digest))
     }
 
     /// Creates an answer that approves the call with a new input. Pass the gate's digest (hash of
     /// the content that the person saw), or `None` if the gate has none.
     pub fn edit(gate_digest: impl Into<Option<Hash>>, edited_input: impl Serialize) -> Self {
-        let mut serialize_error = None;
-        let input =
-            serialize_or_record_error("the edited input", &edited_input, &mut serialize_error);
-        let mut answer = Self::from_decision(GateDecision::Edit(input));
-        answer.answer.digest = gate_digest.into();
-        answer.serialize_error = serialize_error;
-        answer
+        let input = to_json("the edited input", &edited_input);
+        Self(
+            Self::approve(gate_digest)
+                .0
+                .try_with(|answer| input.map(|input| answer.decision = GateDecision::Edit(input))),
+        )
     }
 
     /// Creates an answer that rejects what the gate asks to approve.
@@ -153,12 +148,10 @@ impl Answer {
 
     /// Creates an answer to a question with a form, with these fields.
     pub fn form(form_fields: impl Serialize) -> Self {
-        let mut serialize_error = None;
-        let fields =
-            serialize_or_record_error("the fields of the form", &form_fields, &mut serialize_error);
-        let mut answer = Self::from_decision(GateDecision::Answer(fields.as_str().to_owned()));
-        answer.serialize_error = serialize_error;
-        answer
+        let fields = to_json("the fields of the form", &form_fields);
+        Self(Self::text("").0.try_with(|answer| {
+            fields.map(|json| answer.decision = GateDecision::Answer(json.as_str().to_owned()))
+        }))
     }
 
     /// Creates an answer which reports that something has happened: the external event that a gate
@@ -168,43 +161,35 @@ impl Answer {
     }
 
     fn from_decision(decision: GateDecision) -> Self {
-        let answer = GateAnswer {
+        Self(Draft(Ok(GateAnswer {
             decision,
             by: DEFAULT_ACTOR.to_owned(),
             scope: AnswerScope::default(),
             note: None,
             payload: None,
             digest: None,
-        };
-        Self { answer, serialize_error: None }
+        })))
     }
 
     /// Sets the name of the person or program that answers, such as `shop:anna`. Default:
     /// `program`.
-    #[must_use]
-    pub fn by(mut self, actor_name: impl Into<String>) -> Self {
-        self.answer.by = actor_name.into();
-        self
+    pub fn by(self, actor_name: impl Into<String>) -> Self {
+        Self(self.0.with(|answer| answer.by = actor_name.into()))
     }
 
     /// Adds a note to the answer, which the model reads.
-    #[must_use]
-    pub fn note(mut self, note: impl Into<String>) -> Self {
-        self.answer.note = Some(note.into());
-        self
+    pub fn note(self, note: impl Into<String>) -> Self {
+        Self(self.0.with(|answer| answer.note = Some(note.into())))
     }
 
     /// Adds data to the answer, which the model and templates can read.
-    #[must_use]
-    pub fn payload(mut self, payload: impl Serialize) -> Self {
-        let payload = serialize_or_record_error("the payload", &payload, &mut self.serialize_error);
-        self.answer.payload = Some(payload);
-        self
+    pub fn payload(self, payload: impl Serialize) -> Self {
+        let payload = to_json("the payload", &payload);
+        Self(self.0.try_with(|answer| payload.map(|json| answer.payload = Some(json))))
     }
 
     /// Extends the approval to all later calls of this run that match the pattern of the gate, such
     /// as all calls of the same tool.
-    #[must_use]
     pub fn for_this_run(self) -> Self {
         self.scope(AnswerScope::Run)
     }
@@ -212,17 +197,7 @@ impl Answer {
     /// Sets whether the approval covers only this call, or all calls of the run, the agent or the
     /// project that match the gate's pattern. The gate lists the scopes that it offers. [`Rules`]
     /// lists and revokes approvals of later calls.
-    #[must_use]
-    pub fn scope(mut self, scope: AnswerScope) -> Self {
-        self.answer.scope = scope;
-        self
-    }
-
-    /// Returns the answer in the engine's format, or the error of an invalid value.
-    pub(crate) fn build(self) -> Result<GateAnswer, Error> {
-        match self.serialize_error {
-            Some(error) => Err(error.into()),
-            None => Ok(self.answer),
-        }
+    pub fn scope(self, scope: AnswerScope) -> Self {
+        Self(self.0.with(|answer| answer.scope = scope))
     }
 }

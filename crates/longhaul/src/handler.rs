@@ -5,12 +5,8 @@
 //! Invariant: a call whose result is in the journal is not repeated. A call that a crash
 //! interrupted is repeated with the same idempotency key, unless `Handler::once` forbids it.
 
-mod error_causes;
+pub(crate) mod agent;
 pub(crate) mod function;
 mod journaled_calls;
-mod model;
-pub(crate) mod parts;
 pub(crate) mod request;
-pub(crate) mod response;
 pub(crate) mod threads;
-mod tool;

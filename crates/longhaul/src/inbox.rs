@@ -58,15 +58,10 @@ mod fn_inbox;
 mod folder;
 mod folder_files;
 mod interface;
-#[cfg(feature = "project")]
-mod project;
 mod serve;
 
 pub use crate::inbox::fn_inbox::{FnInbox, from_fn};
 pub use crate::inbox::folder::FolderInbox;
 pub use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
-#[doc(hidden)] // Public for the `longhaul` binary.
-#[cfg(feature = "project")]
-pub use crate::inbox::project::{ProjectInboxes, project_folder_inboxes};
 #[doc(hidden)] // Public for the `longhaul` binary.
 pub use crate::inbox::serve::{InboxWorker, add_inbox_names, serve_inboxes};

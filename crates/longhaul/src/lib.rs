@@ -50,18 +50,15 @@
 // The hidden items are public for the `longhaul` binary. They are not part of the library.
 mod agent;
 mod assemble;
-mod batch;
 pub mod context;
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]
 pub mod ephemeral;
 mod error;
-mod event_builder;
 pub mod events;
 mod gates;
 mod handler;
 pub mod inbox;
-mod lane;
 pub mod models;
 pub mod policy;
 #[cfg(feature = "project")]
@@ -73,35 +70,27 @@ mod runtime_state;
 mod schedules;
 mod submit;
 mod task;
-mod task_end;
-mod thread;
 pub mod tools;
 mod worker;
 
 pub use agent::{Agent, AgentTool};
-pub use batch::Batch;
 pub use error::Error;
-pub use event_builder::EventBuilder;
 pub use gates::{Answer, Gates, Rules};
-pub use handler::function::Handler;
+pub use handler::function::{Handler, Response};
 pub use handler::request::{HandlerError, HandlerRequest};
-pub use handler::response::Response;
-pub use lane::Lane;
-pub use run::{FinishedRun, RunEvents, RunHandle};
+pub use run::{Batch, FinishedRun, RunEvents, RunHandle};
 #[cfg(all(feature = "server", feature = "project"))]
 #[doc(hidden)]
 pub use runtime::project_server_options;
-pub use runtime::{AnswerOutcome, Runtime, RuntimeBuilder};
+pub use runtime::{Lane, Runtime, RuntimeBuilder, Thread};
 pub use schedules::{Schedule, Schedules};
+pub use submit::EventBuilder;
 pub use task::Task;
-pub use task_end::FailedTask;
-pub use thread::Thread;
-pub use worker::{Worker, WorkerHandle};
+pub use worker::{FailedTask, Worker, WorkerHandle};
 
 pub use async_trait::async_trait;
-pub use longhaul_api::gate::{AnswerView, GateView};
+pub use longhaul_api::gate::{AnswerView, GateView, RevocationView, RuleView};
 pub use longhaul_api::lane::LaneView;
-pub use longhaul_api::rule::{RevocationView, RuleView};
 pub use longhaul_api::run::{
     BudgetView, OutputView, RetryCountsView, RunChainView, RunView, UsageView,
 };
@@ -126,6 +115,19 @@ pub use longhaul_core::task::{RunBatchMode as Mode, TaskSpec};
 pub use longhaul_core::time::{Millis, Timestamp};
 pub use longhaul_engine::Error as EngineError;
 pub use longhaul_engine::agent::Agent as AgentDefinition;
+/// Effect of an answer to a gate (a question or approval that waits for a person).
+///
+/// ```
+/// use longhaul::AnswerOutcome;
+///
+/// fn describe(outcome: AnswerOutcome) -> &'static str {
+///     match outcome {
+///         AnswerOutcome::Closed(_) => "the run continues",
+///         AnswerOutcome::Voted(_) => "another person has to approve too",
+///     }
+/// }
+/// ```
+pub use longhaul_engine::handle::GateAnswerOutcome as AnswerOutcome;
 pub use longhaul_engine::handle::ThreadMessage;
 pub use tokio_util::sync::CancellationToken;
 pub use {schemars, serde_json};

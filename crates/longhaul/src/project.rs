@@ -1,30 +1,38 @@
-//! Opens the runtime of a project, for programs and for the `longhaul` binary.
+//! Opens the runtime and the folder inboxes (folders whose files become tasks) of a project, for
+//! programs and for the `longhaul` binary.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use longhaul_core::id::InboxName;
 use longhaul_core::time::Clock;
 use longhaul_engine::Longhaul;
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::services::StorePorts;
+use longhaul_engine::handle::quote_toml_key;
+use longhaul_engine::services::{Services, StorePorts};
 use longhaul_engine::worker::WorkerOptions;
 use longhaul_model::cassette::CassetteRecorder;
 use longhaul_project::agents::loaded_agents::LoadedAgents;
 use longhaul_project::assemble::cassettes::RecordingModelResolver;
 use longhaul_project::assemble::mcp_tools::McpTools;
 use longhaul_project::assemble::{self, ProjectAssembly, sqlite_store_path};
+use longhaul_project::config::inbox_folders::{INBOX_FOLDER, inbox_folders};
 use longhaul_project::config::load::{self, SettingOverride};
 use longhaul_project::config::settings::Config;
 use longhaul_project::process::process_env_in_folder;
+use longhaul_project::trust::decisions::TrustDecisions;
+use longhaul_project::trust::items;
 use longhaul_store::options::FatalHook;
 use longhaul_store::{OpenMode, SqliteStore, StoreOptions};
+use longhaul_tool::FileLocation;
+use tokio::sync::watch;
 
 use crate::assemble::registrations::RuntimeRegistrations;
 use crate::assemble::settings::Settings;
-use crate::assemble::{
-    IN_MEMORY_URL, OpenedProject, OpenedRuntime, RuntimeBase, RuntimeParts, holder,
-};
+use crate::assemble::{IN_MEMORY_URL, RuntimeBase, holder};
 use crate::error::Error;
+use crate::inbox::{FolderInbox, Inbox};
+use crate::runtime_state::RuntimeState;
 
 /// A project's runtime: one store, connected with models, tools, agents and MCP servers.
 #[derive(Debug)]
@@ -118,20 +126,19 @@ fn open_runtime_with_store_url(
     let ports = StorePorts::new(Arc::clone(&store));
     let mut base = RuntimeBase::new(ports, Arc::clone(&clock), registered)?;
     assembly.tools = base.add_tools(assembly.tools)?;
-    base.check_registered_agents(&settings, &|tool| assembly.tool_problem(tool))?;
+    let selector = settings.selector.as_ref();
+    base.registered.check_registered_agents(selector, &|tool| assembly.tool_problem(tool))?;
     let parts = assembly.build(Arc::clone(&store) as _, options.loaded_agents)?;
     let models = match options.recorder {
         Some(recorder) => Arc::new(RecordingModelResolver { models: parts.models, recorder }),
         None => parts.models,
     };
-    let runtime_parts = RuntimeParts {
-        tools: parts.tools,
-        models,
+    let services = Services {
         tool_source: parts.tool_source,
         context_providers: parts.context_providers,
-        agents: parts.loaded.to_agent_registry(),
+        ..base.services(models, parts.tools)
     };
-    let longhaul = base.connect(runtime_parts, &settings);
+    let longhaul = base.connect(services, parts.loaded.to_agent_registry(), &settings);
     longhaul.replace_chains(parts.loaded.chains.to_chain_registry());
     let (loaded, mcp_tools) = (parts.loaded, parts.mcp_tools);
     let Settings { config, worker, .. } = settings;
@@ -144,7 +151,7 @@ pub(crate) fn open(
     root: &Path,
     store: Option<String>,
     registered: RuntimeRegistrations,
-) -> Result<OpenedRuntime, Error> {
+) -> Result<RuntimeState, Error> {
     // Passed as a setting, so that agents' tools can't access the store's files.
     let store_override = store.as_deref().map(store_url_override).transpose()?.flatten();
     let process_env = process_env_in_folder(root.to_owned());
@@ -166,12 +173,8 @@ pub(crate) fn open(
     for problem in loaded.problems.iter().chain(&loaded.missing_references) {
         tracing::warn!("{problem}");
     }
-    Ok(OpenedRuntime {
-        longhaul,
-        worker,
-        config,
-        project: Some(OpenedProject { loaded, mcp_tools }),
-    })
+    let (project, workers) = (Some((loaded, mcp_tools)), watch::Sender::default());
+    Ok(RuntimeState { longhaul, worker, config, project, workers })
 }
 
 /// Converts the store URL that the program sets to an override of the setting `store.url`. `None`
@@ -195,4 +198,49 @@ fn store_url_override(url: &str) -> Result<Option<SettingOverride>, Error> {
         setting_path: "store.url".to_owned(),
         value,
     }))
+}
+
+/// Folder inboxes (folders whose files become tasks) of a project.
+#[derive(Debug, Default)]
+pub struct ProjectInboxes {
+    /// Inboxes that can be served.
+    pub inboxes: Vec<Arc<dyn Inbox>>,
+    /// Reasons why folders in `inbox/` are not served.
+    pub problems: Vec<String>,
+}
+
+/// Opens the folder inboxes of a project with these names, or all if `names` is empty. A folder is
+/// served only if its inbox has a default agent and a person trusts the folder, because each file
+/// in it starts a run without a command of the user. Folders that are not trusted are left out.
+pub fn project_folder_inboxes(config: &Config, names: &[InboxName]) -> ProjectInboxes {
+    let mut found = ProjectInboxes::default();
+    for folder in inbox_folders(config) {
+        let name = &folder.name;
+        if !names.is_empty() && !names.contains(name) {
+            continue;
+        }
+        let Some(agent) = folder.agent.as_deref() else {
+            let key = quote_toml_key(name.as_str());
+            found.problems.push(format!(
+                "the folder {INBOX_FOLDER}/{name} is not served: set `[inboxes.{key}] agent` in \
+                 longhaul.toml"
+            ));
+            continue;
+        };
+        let item = items::folder_inbox_trust_item(name.as_str(), agent);
+        // The commands that serve folder inboxes say what is not trusted.
+        if TrustDecisions::new(config).check_trusted(&item).is_err() {
+            continue;
+        }
+        // Symbolic links in the project are not followed.
+        let relative = Path::new(INBOX_FOLDER).join(name.as_str());
+        let location = FileLocation::Below { root: config.root.clone(), relative };
+        match FolderInbox::open_at(name.as_str(), location, agent) {
+            Ok(inbox) => found.inboxes.push(Arc::new(inbox)),
+            Err(error) => found
+                .problems
+                .push(format!("the folder {INBOX_FOLDER}/{name} can't be served: {error}")),
+        }
+    }
+    found
 }

@@ -1,5 +1,5 @@
-//! The handle of a run, and the result of a run that has ended. Dropping a handle does not affect
-//! the run.
+//! The handle of a run or of a batch of runs, and the result of a run that has ended. Dropping a
+//! handle does not affect the runs.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use longhaul_api::run::{OutputView, RunView, UsageView};
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::steer::SteerDelivery;
-use longhaul_core::id::{RunId, Seq, SteerId};
+use longhaul_core::id::{BatchId, RunId, Seq, SteerId};
 use longhaul_core::status::{RunError, Status};
 use longhaul_engine::Longhaul;
 use longhaul_engine::handle::JournalStream;
@@ -40,7 +40,7 @@ use crate::runtime_state::RuntimeState;
 pub struct RunHandle {
     state: Arc<RuntimeState>,
     id: RunId,
-    was_added: bool,
+    pub(crate) was_added: bool,
 }
 
 impl RunHandle {
@@ -48,13 +48,8 @@ impl RunHandle {
         Self { state, id, was_added: false }
     }
 
-    pub(crate) const fn with_added_task(mut self, was_added: bool) -> Self {
-        self.was_added = was_added;
-        self
-    }
-
     fn longhaul(&self) -> &Longhaul {
-        &self.state.runtime.longhaul
+        &self.state.longhaul
     }
 
     /// Returns the id of the run, with which [`Runtime::run`](crate::Runtime::run) finds it again.
@@ -283,15 +278,8 @@ pub struct FinishedRun {
 
 impl From<RunView> for FinishedRun {
     fn from(run: RunView) -> Self {
-        Self {
-            id: run.id,
-            status: run.status,
-            output: run.output,
-            error: run.error,
-            tools_called: run.tools_called,
-            usage: run.usage,
-            cost_usd: run.cost_usd,
-        }
+        let RunView { id, status, output, error, tools_called, usage, cost_usd, .. } = run;
+        Self { id, status, output, error, tools_called, usage, cost_usd }
     }
 }
 
@@ -329,5 +317,48 @@ impl FinishedRun {
                 RunError::new(self.status.as_str(), "the run has no output", "")
             }),
         })
+    }
+}
+
+/// Runs that were submitted together with [`Runtime::submit_all`](crate::Runtime::submit_all).
+///
+/// ```no_run
+/// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
+/// use longhaul::{Mode, Task};
+///
+/// let tasks = ["a.txt", "b.txt"].map(|file| Task::new("reader").input(file));
+/// for done in runtime.submit_all(tasks, Mode::Sequential).await?.wait().await? {
+///     println!("{}", done.status.as_str());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Batch {
+    pub(crate) id: BatchId,
+    pub(crate) runs: Vec<RunHandle>,
+}
+
+impl Batch {
+    /// Returns the id of the batch, which `longhaul batch show` accepts.
+    pub const fn id(&self) -> BatchId {
+        self.id
+    }
+
+    /// The runs of the batch, in the order of their tasks.
+    pub fn runs(&self) -> &[RunHandle] {
+        &self.runs
+    }
+
+    /// Waits until all runs have ended, with any status. The results are in the order of the tasks.
+    ///
+    /// # Errors
+    /// A run no longer exists, the last worker has failed, or the store failed.
+    pub async fn wait(&self) -> Result<Vec<FinishedRun>, Error> {
+        let mut finished = Vec::with_capacity(self.runs.len());
+        for run in &self.runs {
+            finished.push(run.wait().await?);
+        }
+        Ok(finished)
     }
 }

@@ -1,4 +1,5 @@
-//! The runtime inside a program: agents, handlers, tools and models over one store.
+//! The runtime inside a program: agents, handlers, tools and models over one store, and access to
+//! its lanes and threads.
 //!
 //! This module contains no business rules: it builds the components and forwards requests to the
 //! engine.
@@ -13,24 +14,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use longhaul_api::lane::LaneView;
-use longhaul_core::id::{GateId, LaneKey, RunId, Seq};
+use longhaul_core::id::{GateId, IdError, LaneKey, RunId, ThreadKey};
 use longhaul_core::task::RunBatchMode as Mode;
 use longhaul_engine::Longhaul;
-use longhaul_engine::handle::GateAnswerOutcome;
+use longhaul_engine::handle::{GateAnswerOutcome, ThreadMessage};
 
 pub use crate::runtime::builder::RuntimeBuilder;
 
-use crate::batch::Batch;
 use crate::error::Error;
-use crate::event_builder::EventBuilder;
 use crate::gates::{Answer, Gates, Rules};
-use crate::lane::Lane;
-use crate::run::RunHandle;
+use crate::run::{Batch, RunHandle};
 use crate::runtime_state::RuntimeState;
 use crate::schedules::Schedules;
-use crate::submit::{check_and_convert_task, submit_task};
+use crate::submit::{EventBuilder, check_and_convert_task, submit_task};
 use crate::task::Task;
-use crate::thread::Thread;
 use crate::worker::Worker;
 
 /// Maximum number of lanes in one list.
@@ -62,27 +59,6 @@ impl fmt::Debug for Runtime {
         let names = agents.iter().map(|agent| agent.name.as_str());
         f.debug_set().entries(names).finish()
     }
-}
-
-/// Effect of an answer to a gate (a question or approval that waits for a person).
-///
-/// ```
-/// use longhaul::AnswerOutcome;
-///
-/// fn describe(outcome: AnswerOutcome) -> &'static str {
-///     match outcome {
-///         AnswerOutcome::Closed(_) => "the run continues",
-///         AnswerOutcome::Voted(_) => "another person has to approve too",
-///     }
-/// }
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnswerOutcome {
-    /// The answer closed the gate. The number is the position of the answer in the journal.
-    Closed(Seq),
-    /// The answer counts as a vote, and the gate waits for more votes. The number is the position
-    /// of the vote in the journal.
-    Voted(Seq),
 }
 
 impl Runtime {
@@ -150,7 +126,7 @@ impl Runtime {
     }
 
     fn longhaul(&self) -> &Longhaul {
-        &self.0.runtime.longhaul
+        &self.0.longhaul
     }
 
     /// Returns a handle for the run with this id, which may have been submitted by another process.
@@ -160,12 +136,12 @@ impl Runtime {
 
     /// Returns access to the lane with this name. The runs of a lane are driven one at a time.
     pub fn lane(&self, lane_name: impl AsRef<str>) -> Lane<'_> {
-        Lane::new(self.longhaul(), lane_name.as_ref())
+        Lane { longhaul: self.longhaul(), key: LaneKey::new(lane_name.as_ref()) }
     }
 
     /// Returns access to the thread with this name, a conversation that successive runs share.
     pub fn thread(&self, thread_name: impl AsRef<str>) -> Thread<'_> {
-        Thread::new(self.longhaul(), thread_name.as_ref())
+        Thread { longhaul: self.longhaul(), key: ThreadKey::new(thread_name.as_ref()) }
     }
 
     /// Lists the lanes that contain runs or are paused, in the order of their names, at most 1,000
@@ -220,12 +196,163 @@ impl Runtime {
     /// # Errors
     /// The gate is unknown, closed or expired; the digest does not match the gate's current
     /// content; the answer is not valid for this kind of gate; or the store failed.
-    pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<AnswerOutcome, Error> {
-        let verdict = self.longhaul().answer_gate(gate, answer.build()?).await?;
-        Ok(match verdict {
-            GateAnswerOutcome::Closed(seq) => AnswerOutcome::Closed(seq),
-            GateAnswerOutcome::Voted(seq) => AnswerOutcome::Voted(seq),
-        })
+    pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<GateAnswerOutcome, Error> {
+        Ok(self.longhaul().answer_gate(gate, answer.0.build()?).await?)
+    }
+}
+
+/// A lane of a runtime: its runs are driven one at a time, in order.
+///
+/// ```no_run
+/// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
+/// let lane = runtime.lane("npc-7");
+/// if lane.is_busy().await? && lane.len().await? > 10 {
+///     lane.pause().await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Lane<'a> {
+    longhaul: &'a Longhaul,
+    /// Key of the lane. An invalid key is reported by the first method that uses it.
+    key: Result<LaneKey, IdError>,
+}
+
+impl Lane<'_> {
+    /// Returns the number of runs that wait for the lane, without the run that holds it.
+    ///
+    /// # Errors
+    /// The name of the lane is invalid, or the store failed.
+    pub async fn len(&self) -> Result<u32, Error> {
+        Ok(self.view().await?.waiting)
+    }
+
+    /// Returns whether no run waits for the lane. A run may still hold the lane.
+    ///
+    /// # Errors
+    /// The name of the lane is invalid, or the store failed.
+    pub async fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.len().await? == 0)
+    }
+
+    /// Returns whether a run holds the lane: it is running, or waits for something other than the
+    /// lane.
+    ///
+    /// # Errors
+    /// The name of the lane is invalid, or the store failed.
+    pub async fn is_busy(&self) -> Result<bool, Error> {
+        Ok(self.view().await?.busy)
+    }
+
+    /// Returns whether the lane is paused.
+    ///
+    /// # Errors
+    /// The name of the lane is invalid, or the store failed.
+    pub async fn is_paused(&self) -> Result<bool, Error> {
+        Ok(self.view().await?.paused)
+    }
+
+    /// Pauses the lane until [`resume`](Self::resume) is called: no run of it starts. A run that
+    /// has started continues.
+    ///
+    /// # Errors
+    /// The name of the lane is invalid, or the store failed.
+    pub async fn pause(&self) -> Result<(), Error> {
+        self.longhaul.pause_lane(self.valid_key()?).await?;
+        Ok(())
+    }
+
+    /// Resumes the lane. Does nothing if it is not paused.
+    ///
+    /// # Errors
+    /// The name of the lane is invalid, or the store failed.
+    pub async fn resume(&self) -> Result<(), Error> {
+        self.longhaul.resume_lane(self.valid_key()?).await?;
+        Ok(())
+    }
+
+    async fn view(&self) -> Result<LaneView, Error> {
+        Ok(self.longhaul.lane(self.valid_key()?).await?)
+    }
+
+    fn valid_key(&self) -> Result<&LaneKey, Error> {
+        self.key.as_ref().map_err(|error| error.clone().into())
+    }
+}
+
+/// A thread of a runtime: runs that name it with [`Task::thread`](crate::Task::thread) begin with its
+/// newest messages, and add their task and final answer to it.
+///
+/// ```no_run
+/// # async fn example(runtime: longhaul::Runtime) -> Result<(), longhaul::Error> {
+/// use longhaul::ThreadMessage;
+///
+/// let thread = runtime.thread("support");
+/// thread.add([ThreadMessage::User("I am Ada.".into())]).await?;
+/// for message in thread.messages(50).await? {
+///     println!("{message:?}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Thread<'a> {
+    longhaul: &'a Longhaul,
+    /// Key of the thread. An invalid key is reported by the first method that uses it.
+    key: Result<ThreadKey, IdError>,
+}
+
+impl Thread<'_> {
+    /// Adds messages to the end of the thread. Runs that start later see them; runs that are in
+    /// progress do not.
+    ///
+    /// # Errors
+    /// The name of the thread is invalid, a message is empty, the messages are longer than 1 MiB
+    /// together, or the store failed.
+    pub async fn add(
+        &self,
+        messages: impl IntoIterator<Item = ThreadMessage>,
+    ) -> Result<(), Error> {
+        let messages = messages.into_iter().collect();
+        Ok(self.longhaul.append_to_thread(self.valid_key()?, messages).await?)
+    }
+
+    /// Returns the newest messages of the thread, at most `limit`, oldest first.
+    ///
+    /// # Errors
+    /// The name of the thread is invalid, or the store failed.
+    pub async fn messages(&self, limit: usize) -> Result<Vec<ThreadMessage>, Error> {
+        let messages = self.longhaul.thread_messages(self.valid_key()?, limit).await?;
+        Ok(messages.iter().filter_map(ThreadMessage::from_message).collect())
+    }
+
+    /// Returns the number of messages of the thread.
+    ///
+    /// # Errors
+    /// The name of the thread is invalid, or the store failed.
+    pub async fn len(&self) -> Result<u64, Error> {
+        Ok(self.longhaul.thread_message_count(self.valid_key()?).await?)
+    }
+
+    /// Returns whether the thread has no messages.
+    ///
+    /// # Errors
+    /// The name of the thread is invalid, or the store failed.
+    pub async fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.len().await? == 0)
+    }
+
+    /// Deletes all messages of the thread. The journals of its runs are kept.
+    ///
+    /// # Errors
+    /// The name of the thread is invalid, or the store failed.
+    pub async fn clear(&self) -> Result<(), Error> {
+        Ok(self.longhaul.clear_thread(self.valid_key()?).await?)
+    }
+
+    fn valid_key(&self) -> Result<&ThreadKey, Error> {
+        self.key.as_ref().map_err(|error| error.clone().into())
     }
 }
 

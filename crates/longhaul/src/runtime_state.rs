@@ -4,15 +4,29 @@
 use std::fmt;
 use std::sync::Arc;
 
+use longhaul_engine::Longhaul;
+use longhaul_engine::worker::WorkerOptions;
+#[cfg(feature = "project")]
+use longhaul_project::{
+    agents::loaded_agents::{AgentError, LoadedAgents},
+    assemble::{mcp_tools::McpTools, restart_mcp_servers},
+    config::settings::Config,
+};
 use tokio::sync::watch;
 
-use crate::assemble::OpenedRuntime;
 use crate::error::Error;
 
 /// The store and other parts of a runtime, and the state of its workers.
 pub(crate) struct RuntimeState {
-    pub(crate) runtime: OpenedRuntime,
-    workers: watch::Sender<RunningWorkers>,
+    pub(crate) longhaul: Longhaul,
+    pub(crate) worker: WorkerOptions,
+    /// The settings of the project, or of the environment.
+    #[cfg(feature = "project")]
+    pub(crate) config: Config,
+    /// The agents and MCP tools of the project. `None` means that the runtime has no project.
+    #[cfg(feature = "project")]
+    pub(crate) project: Option<(LoadedAgents, Arc<McpTools>)>,
+    pub(crate) workers: watch::Sender<RunningWorkers>,
 }
 
 impl fmt::Debug for RuntimeState {
@@ -23,7 +37,7 @@ impl fmt::Debug for RuntimeState {
 
 /// Number of running workers, and the error of the last worker that failed.
 #[derive(Debug, Default)]
-struct RunningWorkers {
+pub(crate) struct RunningWorkers {
     running: usize,
     failure: Option<Arc<Error>>,
 }
@@ -38,8 +52,32 @@ impl RunningWorkers {
 }
 
 impl RuntimeState {
-    pub(crate) fn new(runtime: OpenedRuntime) -> Self {
-        Self { runtime, workers: watch::Sender::default() }
+    /// Closes the connections to all MCP servers of the project. The returned future completes when
+    /// they are closed. A server that is needed afterwards is started again.
+    pub(crate) fn restart_mcp_servers(&self) -> impl Future<Output = ()> + use<> {
+        #[cfg(feature = "project")]
+        let closing = self.project.as_ref().map(|(_, mcp_tools)| {
+            restart_mcp_servers(&self.config, mcp_tools, &self.longhaul.services().clock)
+        });
+        #[cfg(not(feature = "project"))]
+        let closing = None::<std::future::Ready<()>>;
+        async {
+            if let Some(closing) = closing {
+                closing.await;
+            }
+        }
+    }
+
+    /// Checks that no file of the project defines an invalid agent with this name.
+    #[cfg_attr(not(feature = "project"), expect(unused_variables, reason = "no project has files"))]
+    pub(crate) fn check_agent_file_valid(&self, agent_name: &str) -> Result<(), Error> {
+        #[cfg(feature = "project")]
+        if let Some((loaded, _)) = &self.project
+            && let Err(broken @ AgentError::Broken { .. }) = loaded.find_loaded_agent(agent_name)
+        {
+            return Err(broken.into());
+        }
+        Ok(())
     }
 
     /// Counts a worker as running until `record_worker_end` is called on the returned guard or the
@@ -89,7 +127,7 @@ impl RunningWorkerGuard {
                 workers.running -= 1;
                 workers.failure = failure.clone().or(workers.failure.take());
                 // Decided under the lock: a worker that starts later gets new connections.
-                closing = (workers.running == 0).then(|| state.runtime.restart_mcp_servers());
+                closing = (workers.running == 0).then(|| state.restart_mcp_servers());
             });
             if let Some(closing) = closing {
                 closing.await;

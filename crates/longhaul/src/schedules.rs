@@ -8,7 +8,7 @@ use longhaul_core::schedule::{CatchUp, Overlap};
 use longhaul_core::time::Millis;
 use serde::Serialize;
 
-use crate::error::{Error, SerializeError, serialize_or_record_error};
+use crate::error::{Draft, Error, to_json};
 use crate::run::RunHandle;
 use crate::runtime_state::RuntimeState;
 
@@ -24,11 +24,9 @@ use crate::runtime_state::RuntimeState;
 ///     .catch_up(CatchUp::Once);
 /// let idle = Schedule::every("smith-idle", Duration::from_secs(30), "smith").event("idle_tick");
 /// ```
+#[must_use = "a schedule has no effect until it is added to a runtime"]
 #[derive(Debug, Clone)]
-pub struct Schedule {
-    body: NewScheduleBody,
-    serialize_error: Option<SerializeError>,
-}
+pub struct Schedule(Draft<NewScheduleBody>);
 
 impl Schedule {
     /// Creates a schedule that starts an agent whenever the cron pattern matches. The pattern has
@@ -38,80 +36,59 @@ impl Schedule {
         pattern: impl Into<String>,
         agent: impl Into<String>,
     ) -> Self {
-        let body =
-            NewScheduleBody { cron: Some(pattern.into()), ..NewScheduleBody::new(name, agent) };
-        Self { body, serialize_error: None }
+        let cron = Some(pattern.into());
+        Self(Draft(Ok(NewScheduleBody { cron, ..NewScheduleBody::new(name, agent) })))
     }
 
     /// Creates a schedule that starts an agent at a fixed interval of at least one second.
     pub fn every(name: impl Into<String>, interval: Duration, agent: impl Into<String>) -> Self {
-        let body = NewScheduleBody {
-            every_ms: Some(Millis::from(interval).0),
-            ..NewScheduleBody::new(name, agent)
-        };
-        Self { body, serialize_error: None }
+        let every_ms = Some(Millis::from(interval).0);
+        Self(Draft(Ok(NewScheduleBody { every_ms, ..NewScheduleBody::new(name, agent) })))
     }
 
     /// Sets the time zone of the cron pattern, such as `Europe/Berlin`. Default: `UTC`.
-    #[must_use]
-    pub fn tz(mut self, time_zone_name: impl Into<String>) -> Self {
-        self.body.tz = Some(time_zone_name.into());
-        self
+    pub fn tz(self, time_zone_name: impl Into<String>) -> Self {
+        Self(self.0.with(|body| body.tz = Some(time_zone_name.into())))
     }
 
     /// Sets the input of the runs: a text, or any value that serializes to JSON.
-    #[must_use]
-    pub fn input(mut self, input: impl Serialize) -> Self {
-        let value_name = "the input of the schedule";
-        self.body.input =
-            Some(serialize_or_record_error(value_name, &input, &mut self.serialize_error));
-        self
+    pub fn input(self, input: impl Serialize) -> Self {
+        let input = to_json("the input of the schedule", &input);
+        Self(self.0.try_with(|body| input.map(|json| body.input = Some(json))))
     }
 
     /// Makes each firing send an event of this kind to the agent, such as `idle_tick` (the agent
     /// has nothing else to do).
-    #[must_use]
-    pub fn event(mut self, event_kind: impl Into<String>) -> Self {
-        self.body.event = Some(event_kind.into());
-        self
+    pub fn event(self, event_kind: impl Into<String>) -> Self {
+        Self(self.0.with(|body| body.event = Some(event_kind.into())))
     }
 
     /// Sets the lane of the runs. Runs of one lane execute one at a time. Default: the lane of the
     /// agent.
-    #[must_use]
-    pub fn lane(mut self, lane: impl Into<String>) -> Self {
-        self.body.lane = Some(lane.into());
-        self
+    pub fn lane(self, lane: impl Into<String>) -> Self {
+        Self(self.0.with(|body| body.lane = Some(lane.into())))
     }
 
     /// Sets the conversation thread of the runs.
-    #[must_use]
-    pub fn thread(mut self, conversation: impl Into<String>) -> Self {
-        self.body.thread = Some(conversation.into());
-        self
+    pub fn thread(self, conversation: impl Into<String>) -> Self {
+        Self(self.0.with(|body| body.thread = Some(conversation.into())))
     }
 
     /// Sets the resource: the person or thing that the conversation is about.
-    #[must_use]
-    pub fn resource(mut self, resource_key: impl Into<String>) -> Self {
-        self.body.resource = Some(resource_key.into());
-        self
+    pub fn resource(self, resource_key: impl Into<String>) -> Self {
+        Self(self.0.with(|body| body.resource = Some(resource_key.into())))
     }
 
     /// Sets what happens to firings whose time passed while no worker was running. Default:
     /// [`CatchUp::Skip`].
-    #[must_use]
-    pub fn catch_up(mut self, policy: CatchUp) -> Self {
-        self.body.catch_up = policy;
-        self
+    pub fn catch_up(self, policy: CatchUp) -> Self {
+        Self(self.0.with(|body| body.catch_up = policy))
     }
 
     /// Sets what happens when the schedule fires while its last run has not ended. Default:
     /// [`Overlap::Skip`].
-    #[must_use]
-    pub fn overlap(mut self, policy: Overlap) -> Self {
-        self.body.overlap = policy;
-        self
+    pub fn overlap(self, policy: Overlap) -> Self {
+        Self(self.0.with(|body| body.overlap = policy))
     }
 }
 
@@ -145,10 +122,7 @@ impl Schedules<'_> {
     /// A schedule with this name exists; the pattern, the time zone or the interval is invalid; the
     /// agent is unknown; a name is invalid; or the store failed.
     pub async fn add(&self, schedule: Schedule) -> Result<ScheduleView, Error> {
-        if let Some(error) = schedule.serialize_error {
-            return Err(error.into());
-        }
-        Ok(self.state.runtime.longhaul.create_schedule(schedule.body, None).await?)
+        Ok(self.state.longhaul.create_schedule(schedule.0.build()?, None).await?)
     }
 
     /// Returns all schedules, ordered by name, with the next firing and the last run.
@@ -156,7 +130,7 @@ impl Schedules<'_> {
     /// # Errors
     /// The store failed.
     pub async fn list(&self) -> Result<Vec<ScheduleView>, Error> {
-        Ok(self.state.runtime.longhaul.schedules().await?)
+        Ok(self.state.longhaul.schedules().await?)
     }
 
     /// Deletes a schedule and returns it. Its runs are kept.
@@ -164,7 +138,7 @@ impl Schedules<'_> {
     /// # Errors
     /// There is no such schedule, or the store failed.
     pub async fn remove(&self, schedule_name: &str) -> Result<ScheduleView, Error> {
-        Ok(self.state.runtime.longhaul.delete_schedule(schedule_name).await?)
+        Ok(self.state.longhaul.delete_schedule(schedule_name).await?)
     }
 
     /// Starts a run of a schedule now. The next firing stays as it is.
@@ -172,7 +146,7 @@ impl Schedules<'_> {
     /// # Errors
     /// There is no such schedule, the lane is full, or the store failed.
     pub async fn run(&self, schedule_name: &str) -> Result<RunHandle, Error> {
-        let run = self.state.runtime.longhaul.run_schedule(schedule_name, None, None).await?;
+        let run = self.state.longhaul.run_schedule(schedule_name, None, None).await?;
         Ok(RunHandle::new(Arc::clone(self.state), run.id))
     }
 }

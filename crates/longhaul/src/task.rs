@@ -4,13 +4,13 @@
 use std::time::SystemTime;
 
 use longhaul_api::task::ChainChoice;
-use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, ThreadKey};
+use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Timestamp;
 use serde::Serialize;
 
-use crate::error::{Error, SerializeError, serialize_or_record_error};
+use crate::error::{Draft, to_json};
 
 /// A unit of work for an agent or a handler.
 ///
@@ -19,21 +19,14 @@ use crate::error::{Error, SerializeError, serialize_or_record_error};
 ///
 /// let task = Task::new("helper").input("Oslo to Bergen").idempotency_key("order-7");
 /// ```
+#[must_use = "a task is not executed until it is submitted"]
 #[derive(Debug, Clone)]
-pub struct Task {
-    task: longhaul_engine::Task,
-    name_error: Option<IdError>,
-    serialize_error: Option<SerializeError>,
-}
+pub struct Task(pub(crate) Draft<longhaul_engine::Task>);
 
 impl Task {
     /// Creates a task for the agent with this name, without an input.
     pub fn new(agent: impl Into<String>) -> Self {
-        Self {
-            task: longhaul_engine::Task::new(agent, ""),
-            name_error: None,
-            serialize_error: None,
-        }
+        Self(Draft(Ok(longhaul_engine::Task::new(agent, ""))))
     }
 
     /// Creates a task that runs all steps of a chain, without an input. `chain` is the name of a
@@ -47,107 +40,89 @@ impl Task {
     /// let given = Task::chain(ChainSpec { steps, ..ChainSpec::default() }).input("A haiku");
     /// ```
     pub fn chain(chain: impl Into<ChainChoice>) -> Self {
-        Self { task: longhaul_engine::Task::for_chain(chain, ""), ..Self::new("") }
+        Self(Draft(Ok(longhaul_engine::Task::for_chain(chain, ""))))
     }
 
     /// Runs only the step with this name. Has no effect unless the task is for a chain.
-    #[must_use]
-    pub fn step(mut self, step_name: impl Into<String>) -> Self {
-        self.task.step = Some(step_name.into());
-        self
+    pub fn step(self, step_name: impl Into<String>) -> Self {
+        Self(self.0.with(|task| task.step = Some(step_name.into())))
     }
 
     /// Sets the input for the agent: a text, or any value that serializes to JSON.
-    #[must_use]
-    pub fn input(mut self, input: impl Serialize) -> Self {
-        self.task.input =
-            serialize_or_record_error("the input of the task", &input, &mut self.serialize_error);
-        self
+    pub fn input(self, input: impl Serialize) -> Self {
+        Self(self.0.try_with(|task| {
+            to_json("the input of the task", &input).map(|json| task.input = json)
+        }))
     }
 
     /// Sets the idempotency key. Within 24 hours, tasks with the same key are executed once: later
     /// submissions return the existing run, also after a crash.
-    #[must_use]
-    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
-        self.task.idempotency_key = Some(key.into());
-        self
+    pub fn idempotency_key(self, key: impl Into<String>) -> Self {
+        Self(self.0.with(|task| task.idempotency_key = Some(key.into())))
     }
 
     /// Sets the model that is used instead of the agent's models.
-    #[must_use]
-    pub fn model(mut self, model_name: impl Into<String>) -> Self {
-        self.task.model = Some(model_name.into());
-        self
+    pub fn model(self, model_name: impl Into<String>) -> Self {
+        Self(self.0.with(|task| task.model = Some(model_name.into())))
     }
 
     /// Sets the conversation that precedes the input.
-    #[must_use]
-    pub fn history(mut self, messages: Vec<Message>) -> Self {
-        self.task.history = messages;
-        self
+    pub fn history(self, messages: Vec<Message>) -> Self {
+        Self(self.0.with(|task| task.history = messages))
     }
 
     /// Adds a context value that tools receive. The model can neither see nor set it. The agent's
     /// definition must list the name of the value.
-    #[must_use]
-    pub fn context(mut self, value_name: impl Into<String>, value: impl Serialize) -> Self {
+    pub fn context(self, value_name: impl Into<String>, value: impl Serialize) -> Self {
         let name = value_name.into();
-        let value_name = format!("the context value `{name}` of the task");
-        let value = serialize_or_record_error(&value_name, &value, &mut self.serialize_error);
-        self.task.context.insert(name, value);
-        self
+        let json = to_json(&format!("the context value `{name}` of the task"), &value);
+        Self(self.0.try_with(|task| json.map(|json| _ = task.context.insert(name, json))))
     }
 
     /// Sets the lane. Only one run of a lane is active at a time; the others wait in order.
-    #[must_use]
-    pub fn lane(mut self, lane: impl AsRef<str>) -> Self {
-        self.task.lane = self.id_or_record_error(LaneKey::new(lane.as_ref()));
-        self
+    pub fn lane(self, lane: impl AsRef<str>) -> Self {
+        Self(self.0.try_with(|task| LaneKey::new(lane.as_ref()).map(|key| task.lane = Some(key))))
     }
 
     /// Sets the conversation thread that the run belongs to: a sequence of runs with a common
     /// memory.
-    #[must_use]
-    pub fn thread(mut self, conversation: impl AsRef<str>) -> Self {
-        self.task.thread = self.id_or_record_error(ThreadKey::new(conversation.as_ref()));
-        self
+    pub fn thread(self, conversation: impl AsRef<str>) -> Self {
+        Self(self.0.try_with(|task| {
+            ThreadKey::new(conversation.as_ref()).map(|key| task.thread = Some(key))
+        }))
     }
 
     /// Sets the resource: the person or thing that the conversation is about.
-    #[must_use]
-    pub fn resource(mut self, resource_key: impl AsRef<str>) -> Self {
-        self.task.resource = self.id_or_record_error(ResourceKey::new(resource_key.as_ref()));
-        self
+    pub fn resource(self, resource_key: impl AsRef<str>) -> Self {
+        Self(self.0.try_with(|task| {
+            ResourceKey::new(resource_key.as_ref()).map(|key| task.resource = Some(key))
+        }))
     }
 
     /// Sets the inbox in which the task waits for a worker. Default: `default`.
-    #[must_use]
-    pub fn inbox(mut self, inbox: impl AsRef<str>) -> Self {
-        self.task.inbox = self.id_or_record_error(InboxName::new(inbox.as_ref()));
-        self
+    pub fn inbox(self, inbox: impl AsRef<str>) -> Self {
+        Self(
+            self.0.try_with(|task| {
+                InboxName::new(inbox.as_ref()).map(|name| task.inbox = Some(name))
+            }),
+        )
     }
 
     /// Sets the type of the task, by which workers select tasks.
-    #[must_use]
-    pub fn kind(mut self, task_type: impl Into<String>) -> Self {
-        self.task.kind = Some(task_type.into());
-        self
+    pub fn kind(self, task_type: impl Into<String>) -> Self {
+        Self(self.0.with(|task| task.kind = Some(task_type.into())))
     }
 
     /// Sets arbitrary data that is returned with the run.
-    #[must_use]
-    pub fn metadata(mut self, metadata: impl Serialize) -> Self {
-        let value_name = "the metadata of the task";
-        self.task.metadata =
-            Some(serialize_or_record_error(value_name, &metadata, &mut self.serialize_error));
-        self
+    pub fn metadata(self, metadata: impl Serialize) -> Self {
+        Self(self.0.try_with(|task| {
+            to_json("the metadata of the task", &metadata).map(|json| task.metadata = Some(json))
+        }))
     }
 
     /// Sets the priority. Runs with a higher priority are started first.
-    #[must_use]
-    pub fn priority(mut self, priority: i32) -> Self {
-        self.task.priority = priority;
-        self
+    pub fn priority(self, priority: i32) -> Self {
+        Self(self.0.with(|task| task.priority = priority))
     }
 
     /// Sets the earliest time at which the run may start.
@@ -159,76 +134,42 @@ impl Task {
     /// let tomorrow = SystemTime::now() + Duration::from_secs(24 * 60 * 60);
     /// let task = Task::new("helper").input("Water the plants.").start_at(tomorrow);
     /// ```
-    #[must_use]
-    pub fn start_at(mut self, time: SystemTime) -> Self {
+    pub fn start_at(self, time: SystemTime) -> Self {
         // A time before 1970 is in the past, and so is 1970.
         let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let micros = i64::try_from(since_1970.as_micros()).unwrap_or(i64::MAX);
-        self.task.start = EarliestStart::At(Timestamp::from_micros(micros));
-        self
+        let start = EarliestStart::At(Timestamp::from_micros(micros));
+        Self(self.0.with(|task| task.start = start))
     }
 
     /// Sets the name of the person or program that submits the task, such as `shop:anna`.
-    #[must_use]
-    pub fn submitter(mut self, submitter: impl Into<String>) -> Self {
-        self.task.submitter = Some(submitter.into());
-        self
+    pub fn submitter(self, submitter: impl Into<String>) -> Self {
+        Self(self.0.with(|task| task.submitter = Some(submitter.into())))
     }
 
     /// Sets the person or system on whose behalf the run acts, such as
     /// `serde_json::json!({ "name": "Ada" })`.
-    #[must_use]
-    pub fn actor(mut self, actor: impl Serialize) -> Self {
-        self.task.actor = Some(serialize_or_record_error(
-            "the actor of the task",
-            &actor,
-            &mut self.serialize_error,
-        ));
-        self
+    pub fn actor(self, actor: impl Serialize) -> Self {
+        Self(self.0.try_with(|task| {
+            to_json("the actor of the task", &actor).map(|json| task.actor = Some(json))
+        }))
     }
 
     /// Sets the references to related objects in other systems. They are returned with the run.
-    #[must_use]
-    pub fn links(mut self, links: impl Serialize) -> Self {
-        self.task.links = Some(serialize_or_record_error(
-            "the links of the task",
-            &links,
-            &mut self.serialize_error,
-        ));
-        self
+    pub fn links(self, links: impl Serialize) -> Self {
+        Self(self.0.try_with(|task| {
+            to_json("the links of the task", &links).map(|json| task.links = Some(json))
+        }))
     }
 
     /// Makes the task an event of this kind. The agent reads a text about the event instead of the
     /// plain input.
-    pub(crate) fn event(mut self, event_kind: impl Into<String>) -> Self {
-        self.task.event = Some(event_kind.into());
-        self
+    pub(crate) fn event(self, event_kind: impl Into<String>) -> Self {
+        Self(self.0.with(|task| task.event = Some(event_kind.into())))
     }
 
     /// Adds a tag by which the run can be found.
-    #[must_use]
-    pub fn tag(mut self, tag: impl Into<String>) -> Self {
-        self.task.tags.push(tag.into());
-        self
-    }
-
-    /// Returns the id if it is valid. Otherwise stores the error, which is reported when the task
-    /// is submitted.
-    fn id_or_record_error<T>(&mut self, checked_id: Result<T, IdError>) -> Option<T> {
-        checked_id.map_err(|error| self.name_error = Some(error)).ok()
-    }
-
-    /// Returns the type of the task. `None` if it has no type.
-    pub(crate) fn task_type(&self) -> Option<&str> {
-        self.task.task_type()
-    }
-
-    /// Returns the task in the engine's format, or the error of an invalid value.
-    pub(crate) fn build(self) -> Result<longhaul_engine::Task, Error> {
-        match (self.name_error, self.serialize_error) {
-            (Some(error), _) => Err(error.into()),
-            (None, Some(error)) => Err(error.into()),
-            (None, None) => Ok(self.task),
-        }
+    pub fn tag(self, tag: impl Into<String>) -> Self {
+        Self(self.0.with(|task| task.tags.push(tag.into())))
     }
 }

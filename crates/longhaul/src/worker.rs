@@ -3,28 +3,27 @@
 //!
 //! Invariant: no run is lost. A run that a worker releases waits for the next worker.
 
-mod callbacks;
+pub(crate) mod callbacks;
 
 use std::future::pending;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use longhaul_core::id::{IdError, InboxName, RunId};
 use longhaul_core::port::store::RunRow;
 use longhaul_core::task::TaskSpec;
-use longhaul_core::time::Millis;
-use longhaul_engine::services::Services;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::{TaskFilter, Worker as EngineWorker, WorkerOptions};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use crate::inbox::{Inbox, InboxWorker, add_inbox_names, serve_inboxes};
 use crate::runtime_state::{RunningWorkerGuard, RuntimeState};
-use crate::task_end::{FailedTask, TaskEndHooks};
 use crate::worker::callbacks::{CallbackWorkerHooks, WorkerCallbacks};
+
+pub use crate::worker::callbacks::FailedTask;
 
 /// A worker that drives the runs of inboxes. Created by
 /// [`Runtime::worker`](crate::Runtime::worker), started by [`spawn`](Self::spawn) or
@@ -50,24 +49,23 @@ use crate::worker::callbacks::{CallbackWorkerHooks, WorkerCallbacks};
 pub struct Worker {
     state: Arc<RuntimeState>,
     options: WorkerOptions,
-    inboxes: Vec<InboxName>,
+    /// Names of the inboxes, or the error of the first invalid name.
+    inboxes: Result<Vec<InboxName>, IdError>,
     sources: Vec<Arc<dyn Inbox>>,
-    name_error: Option<IdError>,
     filter: Option<TaskFilter>,
     callbacks: WorkerCallbacks,
     stops_on_signals: bool,
-    /// Token that stops the worker. `None` means that the worker does not run.
-    running: Arc<Mutex<Option<CancellationToken>>>,
+    /// Token that stops the worker. It exists while the worker runs.
+    running: Arc<Mutex<Weak<CancellationToken>>>,
 }
 
 impl Worker {
     pub(crate) fn new(state: Arc<RuntimeState>) -> Self {
         Self {
-            options: state.runtime.worker.clone(),
+            options: state.worker.clone(),
             state,
-            inboxes: Vec::new(),
+            inboxes: Ok(Vec::new()),
             sources: Vec::new(),
-            name_error: None,
             filter: None,
             callbacks: WorkerCallbacks::default(),
             stops_on_signals: false,
@@ -79,10 +77,10 @@ impl Worker {
     /// none of them starves. If this method is not called, the inboxes of the project's `[worker]`
     /// settings are used, or else `default`.
     pub fn inbox(mut self, name: impl AsRef<str>) -> Self {
-        match InboxName::new(name.as_ref()) {
-            Ok(name) => self.inboxes.push(name),
-            Err(error) => self.name_error = Some(error),
-        }
+        self.inboxes = self.inboxes.and_then(|mut inboxes| {
+            inboxes.push(InboxName::new(name.as_ref())?);
+            Ok(inboxes)
+        });
         self
     }
 
@@ -121,8 +119,7 @@ impl Worker {
     /// Sets how long running calls may continue after the worker was asked to stop. Then they are
     /// aborted, and their runs can be claimed by the next worker at once. Default: 30 seconds.
     pub fn grace(mut self, timeout_after_stop: Duration) -> Self {
-        let millis = u64::try_from(timeout_after_stop.as_millis()).unwrap_or(u64::MAX);
-        self.options.drain_timeout = Millis(millis);
+        self.options.drain_timeout = timeout_after_stop.into();
         self
     }
 
@@ -209,53 +206,54 @@ impl Worker {
     /// Asks this worker to stop, wherever it runs. Does not wait until it has stopped. Does nothing
     /// if the worker does not run.
     pub fn stop(&self) {
-        if let Some(stop) = &*self.running.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(stop) = self.lock_running().upgrade() {
             stop.cancel();
         }
     }
 
-    /// Marks this worker as running until the returned guard is dropped. Returns `None` if it is
+    fn lock_running(&self) -> MutexGuard<'_, Weak<CancellationToken>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Marks this worker as running until the returned token is dropped. Returns `None` if it is
     /// running already.
-    fn try_mark_running(&self, stop: &CancellationToken) -> Option<WorkerLoopGuard> {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if running.is_some() {
+    fn try_mark_running(
+        &self,
+        stop: &CancellationToken,
+    ) -> Option<(Arc<CancellationToken>, RunningWorkerGuard)> {
+        let mut running = self.lock_running();
+        if running.strong_count() > 0 {
             tracing::warn!("this worker is running already; it is not started a second time");
             return None;
         }
-        let stop = stop.child_token();
-        *running = Some(stop.clone());
-        Some(WorkerLoopGuard {
-            stop,
-            worker_guard: Some(self.state.register_worker()),
-            running: Arc::clone(&self.running),
-        })
+        let stop = Arc::new(stop.child_token());
+        *running = Arc::downgrade(&stop);
+        Some((stop, self.state.register_worker()))
     }
 
     /// Drives runs until the worker stops, and records whether the worker failed.
-    async fn drive_runs_and_record_end(&self, mut running: WorkerLoopGuard) -> Result<(), Error> {
-        let result = self.drive_runs(&running.stop).await;
-        match running.worker_guard.take() {
-            Some(worker_guard) => worker_guard.record_worker_end(result).await,
-            None => result,
-        }
+    async fn drive_runs_and_record_end(
+        &self,
+        (stop, worker_guard): (Arc<CancellationToken>, RunningWorkerGuard),
+    ) -> Result<(), Error> {
+        let result = self.drive_runs(&stop).await;
+        worker_guard.record_worker_end(result).await
     }
 
     async fn drive_runs(&self, stop: &CancellationToken) -> Result<(), Error> {
-        if let Some(error) = &self.name_error {
-            return Err(error.clone().into());
-        }
+        let inboxes = self.inboxes.clone()?;
         if self.options.concurrency == 0 {
             return Err(Error::NoConcurrency);
         }
         let mut options = self.options.clone();
-        if !self.inboxes.is_empty() {
-            options.inboxes.clone_from(&self.inboxes);
+        if !inboxes.is_empty() {
+            options.inboxes = inboxes;
         }
         add_inbox_names(&mut options, &self.sources)?;
         let types = options.types.clone();
-        let mut task_end_hooks: Option<Arc<dyn TaskEndHooks>> = None;
-        let services = self.state.runtime.longhaul.services();
-        let longhaul = &self.state.runtime.longhaul;
+        let mut callback_hooks = None;
+        let longhaul = &self.state.longhaul;
+        let services = longhaul.services();
         let mut worker = EngineWorker::new(services, options).with_schedules(longhaul);
         if !self.callbacks.is_empty() {
             let hooks = CallbackWorkerHooks::start_callback_thread(
@@ -264,7 +262,7 @@ impl Worker {
                 self.sources.iter().map(|inbox| inbox.name().to_owned()).collect(),
             );
             let hooks = Arc::new(hooks.map_err(Error::WorkerSetup)?);
-            task_end_hooks = Some(Arc::clone(&hooks) as Arc<dyn TaskEndHooks>);
+            callback_hooks = Some(Arc::clone(&hooks));
             worker = worker.with_hooks(hooks);
         }
         if let Some(filter) = &self.filter {
@@ -272,12 +270,12 @@ impl Worker {
         }
         let served_worker = InboxWorker {
             filter: self.filter.clone(),
-            hooks: task_end_hooks,
+            hooks: callback_hooks,
             ..InboxWorker::new(types, worker.intake())
         };
         let shutdown = Shutdown::new();
         let mut signals = match self.stops_on_signals {
-            true => Some(StopSignals::listen_for_stop_signals().map_err(Error::WorkerSetup)?),
+            true => Some(listen_for_stop_signals().map_err(Error::WorkerSetup)?),
             false => None,
         };
         let sources = serve_inboxes(longhaul, &self.sources, &served_worker, &shutdown);
@@ -288,13 +286,19 @@ impl Worker {
             };
             let on_signals = async {
                 if let Some(signals) = &mut signals {
-                    signals.wait_for_signal().await;
+                    wait_for_signal(signals).await;
                     shutdown.request_drain();
-                    signals.wait_for_signal().await;
+                    wait_for_signal(signals).await;
                     shutdown.request_abort();
                 }
             };
-            let changes = notify_journal_followers(services);
+            // Callers that wait for runs learn from the feed which journals have grown, so that they
+            // need not poll the store.
+            let changes = async {
+                if let Err(error) = services.notify_subscribers().await {
+                    tracing::warn!(%error, "the change feed failed; callers that wait for runs check the store themselves from now on");
+                }
+            };
             let ((), (), (), ()) = tokio::join!(drain, on_signals, changes, sources);
             pending().await
         };
@@ -307,53 +311,15 @@ impl Worker {
     }
 }
 
-/// Guard of a running worker. Dropping it marks the worker as not running.
-#[derive(Debug)]
-struct WorkerLoopGuard {
-    stop: CancellationToken,
-    worker_guard: Option<RunningWorkerGuard>,
-    running: Arc<Mutex<Option<CancellationToken>>>,
+/// Returns the signals that stop a worker: SIGTERM and SIGINT.
+fn listen_for_stop_signals() -> std::io::Result<[Signal; 2]> {
+    Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?])
 }
 
-impl Drop for WorkerLoopGuard {
-    fn drop(&mut self) {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-}
-
-/// The signals that stop a worker: SIGTERM and SIGINT.
-#[derive(Debug)]
-struct StopSignals {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl StopSignals {
-    fn listen_for_stop_signals() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    /// Waits for the next SIGTERM or SIGINT.
-    async fn wait_for_signal(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
-/// Reads from the store which journals have grown and notifies the callers that wait for these
-/// runs, so that the callers need not poll the store.
-async fn notify_journal_followers(services: &Services) {
-    if let Err(error) = services
-        .changes
-        .notify_subscribers(&*services.store, &*services.records, &*services.clock)
-        .await
-    {
-        tracing::warn!(%error, "the change feed failed; callers that wait for runs check the store themselves from now on");
+async fn wait_for_signal([terminate, interrupt]: &mut [Signal; 2]) {
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
     }
 }
 

@@ -67,42 +67,38 @@ impl fmt::Debug for ApiConnection {
     }
 }
 
-/// Result of one attempt to send a request.
-enum SendAttemptOutcome {
-    /// The server responded with this status and body.
-    Response(StatusCode, Vec<u8>),
-    /// No complete response was received, for this reason.
-    Lost(NoResponseReason),
+/// Why there is no response to a request.
+enum SendError {
+    /// No complete response was received.
+    Lost {
+        reason: String,
+        /// Whether the server could not be connected to, so that the request was never sent.
+        unsent: bool,
+        /// Whether a timeout or the size limit was exceeded, so that another attempt would probably
+        /// take as long and fail, too.
+        timed_out: bool,
+    },
     /// The API in this process rejected the request.
     Rejected(Problem),
 }
 
-/// Why there is no response to a request.
-enum ExecuteError {
-    Lost(NoResponseReason),
-    Rejected(Problem),
+impl SendError {
+    /// Returns the error of a response that took too long or is too long.
+    const fn limit_exceeded(reason: String) -> Self {
+        Self::Lost { reason, unsent: false, timed_out: true }
+    }
 }
 
-/// Reason why no complete response was received.
-struct NoResponseReason {
-    reason: String,
-    /// Whether the server could not be connected to, so that the request was never sent.
-    unsent: bool,
-    /// Whether a timeout or the size limit was exceeded, so that another attempt would probably
-    /// take as long and fail, too.
-    timed_out: bool,
-}
-
-impl From<reqwest::Error> for NoResponseReason {
+impl From<reqwest::Error> for SendError {
     fn from(error: reqwest::Error) -> Self {
-        let (is_unsent, is_timeout) = (error.is_connect(), error.is_timeout());
+        let (unsent, timed_out) = (error.is_connect(), error.is_timeout());
         // The error message already contains the server's address, and the query may be
         // confidential.
-        let reason = match is_timeout {
+        let reason = match timed_out {
             true => "the request timed out".to_owned(),
             false => root_cause_message(&error.without_url()),
         };
-        Self { reason, unsent: is_unsent, timed_out: is_timeout }
+        Self::Lost { reason, unsent, timed_out }
     }
 }
 
@@ -190,31 +186,19 @@ impl ApiConnection {
         let headers = http_request.headers_mut();
         headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
         headers.insert(LAST_EVENT_ID, HeaderValue::from(after));
-        let response = tokio::time::timeout(RESPONSE_TIMEOUT, self.execute(http_request)).await;
-        let no_response = |reason| self.no_response_problem(request, &reason);
-        let Ok(response) = response else {
-            return Err(no_response(response_timeout_reason()));
-        };
-        let response = response.map_err(|error| match error {
-            ExecuteError::Lost(reason) => no_response(reason),
-            ExecuteError::Rejected(problem) => problem,
-        })?;
+        let problem = |error| self.no_response_problem(request, error);
+        let response = within_timeout(self.execute(http_request)).await.map_err(problem)?;
         let status = response.status();
+        if !status.is_success() {
+            let body = within_timeout(self.read_bounded_body(response)).await.map_err(problem)?;
+            return Err(self.parse_problem(status, &body));
+        }
         let kind = response.headers().get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        match (status.is_success(), kind.starts_with("text/event-stream")) {
-            (true, true) => return Ok(response),
-            (true, false) => {
-                return Err(self.unexpected_response_problem("it is not an event stream"));
-            }
-            (false, _) => {}
+        match kind.starts_with("text/event-stream") {
+            true => Ok(response),
+            false => Err(self.unexpected_response_problem("it is not an event stream")),
         }
-        let body = self.read_bounded_body(response);
-        let Ok(body) = tokio::time::timeout(RESPONSE_TIMEOUT, body).await else {
-            return Err(no_response(response_timeout_reason()));
-        };
-        let body = body.map_err(no_response)?;
-        Err(self.parse_problem(status, &body))
     }
 
     fn http_request(&self, request: &RequestParts) -> reqwest::Request {
@@ -236,13 +220,10 @@ impl ApiConnection {
         http_request
     }
 
-    async fn execute(&self, request: reqwest::Request) -> Result<Response, ExecuteError> {
+    async fn execute(&self, request: reqwest::Request) -> Result<Response, SendError> {
         match &self.transport {
-            Transport::Http { client, .. } => {
-                let response = client.execute(request).await;
-                response.map_err(|error| ExecuteError::Lost(error.into()))
-            }
-            Transport::InProcess(api) => api.call(request).await.map_err(ExecuteError::Rejected),
+            Transport::Http { client, .. } => Ok(client.execute(request).await?),
+            Transport::InProcess(api) => api.call(request).await.map_err(SendError::Rejected),
         }
     }
 
@@ -250,80 +231,61 @@ impl ApiConnection {
         &self,
         request: &RequestParts,
     ) -> Result<(StatusCode, Vec<u8>), Problem> {
+        let (has_key, is_safe) = (request.idempotency_key.is_some(), request.is_safe_to_retry());
         let mut retries = 0;
         loop {
-            let may_retry = request.retries && retries < RETRIES_MAX;
-            match self.send_once(request).await {
-                SendAttemptOutcome::Response(status, body) => {
-                    let is_busy = status == StatusCode::SERVICE_UNAVAILABLE
-                        || request.idempotency_key.is_some()
-                            && is_earlier_request_in_progress(status, &body);
-                    if !(may_retry && is_busy && request.is_safe_to_retry()) {
-                        return Ok((status, body));
-                    }
+            let sent = self.send_once(request).await;
+            let is_worth_retrying = match &sent {
+                Ok((status, body)) => {
+                    let is_busy = *status == StatusCode::SERVICE_UNAVAILABLE
+                        || has_key && is_earlier_request_in_progress(*status, body);
+                    is_busy && is_safe
                 }
-                SendAttemptOutcome::Rejected(problem) => return Err(problem),
-                SendAttemptOutcome::Lost(reason) => {
-                    // A read that timed out is not retried, because the user has waited long
-                    // enough. A request with an idempotency key is retried until its outcome is
-                    // known.
-                    let is_worth_retrying =
-                        reason.unsent || !reason.timed_out || request.idempotency_key.is_some();
-                    let is_safe = reason.unsent || request.is_safe_to_retry();
-                    if !(may_retry && is_worth_retrying && is_safe) {
-                        return Err(self.no_response_problem(request, &reason));
-                    }
+                // A read that timed out is not retried, because the user has waited long enough. A
+                // request with an idempotency key is retried until its outcome is known.
+                Err(SendError::Lost { unsent, timed_out, .. }) => {
+                    (*unsent || !timed_out || has_key) && (*unsent || is_safe)
                 }
+                Err(SendError::Rejected(_)) => false,
+            };
+            if !(request.retries && retries < RETRIES_MAX && is_worth_retrying) {
+                return sent.map_err(|error| self.no_response_problem(request, error));
             }
             tokio::time::sleep(RETRY_DELAY * 2_u32.pow(retries)).await;
             retries += 1;
         }
     }
 
-    async fn send_once(&self, request: &RequestParts) -> SendAttemptOutcome {
+    async fn send_once(&self, request: &RequestParts) -> Result<(StatusCode, Vec<u8>), SendError> {
         let mut http_request = self.http_request(request);
         *http_request.timeout_mut() = Some(RESPONSE_TIMEOUT);
-        let response = match self.execute(http_request).await {
-            Ok(response) => response,
-            Err(ExecuteError::Lost(reason)) => return SendAttemptOutcome::Lost(reason),
-            Err(ExecuteError::Rejected(problem)) => return SendAttemptOutcome::Rejected(problem),
-        };
-        let status = response.status();
-        match self.read_bounded_body(response).await {
-            Ok(body) => SendAttemptOutcome::Response(status, body),
-            Err(reason) => SendAttemptOutcome::Lost(reason),
-        }
+        let response = self.execute(http_request).await?;
+        Ok((response.status(), self.read_bounded_body(response).await?))
     }
 
-    async fn read_bounded_body(&self, response: Response) -> Result<Vec<u8>, NoResponseReason> {
+    async fn read_bounded_body(&self, response: Response) -> Result<Vec<u8>, SendError> {
         let mut body = Vec::new();
         let mut chunks = response.bytes_stream();
         while let Some(chunk) = chunks.next().await {
             let chunk = chunk?;
             if body.len() + chunk.len() > self.bytes_max(RESPONSE_BYTES_MAX) {
-                return Err(NoResponseReason {
-                    reason: format!("the response is longer than {RESPONSE_BYTES_MAX} bytes"),
-                    unsent: false,
-                    timed_out: true,
-                });
+                let reason = format!("the response is longer than {RESPONSE_BYTES_MAX} bytes");
+                return Err(SendError::limit_exceeded(reason));
             }
             body.extend_from_slice(&chunk);
         }
         Ok(body)
     }
 
-    fn no_response_problem(
-        &self,
-        request: &RequestParts,
-        no_response: &NoResponseReason,
-    ) -> Problem {
-        let (base, reason) = (&self.base, &no_response.reason);
-        match no_response.unsent || request.is_safe_to_retry() {
-            true => Problem::new(
-                "unreachable",
-                format!("the server at {base} can't be reached: {reason}"),
-            ),
-            false => Problem::new(
+    fn no_response_problem(&self, request: &RequestParts, error: SendError) -> Problem {
+        let base = &self.base;
+        match error {
+            SendError::Rejected(problem) => problem,
+            SendError::Lost { reason, unsent, .. } if unsent || request.is_safe_to_retry() => {
+                let detail = format!("the server at {base} can't be reached: {reason}");
+                Problem::new("unreachable", detail)
+            }
+            SendError::Lost { reason, .. } => Problem::new(
                 "response_lost",
                 format!(
                     "the response of {base} was lost, so it is unknown whether the request took effect: {reason}"
@@ -386,12 +348,15 @@ fn build_http_client(base_url: &Url) -> reqwest::Result<Client> {
     }
 }
 
-fn response_timeout_reason() -> NoResponseReason {
-    NoResponseReason {
-        reason: format!("the server did not respond within {} s", RESPONSE_TIMEOUT.as_secs()),
-        unsent: false,
-        timed_out: true,
-    }
+/// Waits for a part of a response, at most `RESPONSE_TIMEOUT`.
+async fn within_timeout<T>(
+    response: impl Future<Output = Result<T, SendError>>,
+) -> Result<T, SendError> {
+    tokio::time::timeout(RESPONSE_TIMEOUT, response).await.unwrap_or_else(|_| {
+        let seconds = RESPONSE_TIMEOUT.as_secs();
+        let reason = format!("the server did not respond within {seconds} s");
+        Err(SendError::limit_exceeded(reason))
+    })
 }
 
 /// Returns whether the response says that an earlier request with the same idempotency key is still

@@ -167,9 +167,7 @@ impl EventStream {
         self.has_ended = entry.event.is_terminal();
         Ok(Some(entry))
     }
-}
 
-impl EventStream {
     /// Waits for the next events and returns them, in order and each event once. `None` means that
     /// the run has ended and all its events were returned.
     ///

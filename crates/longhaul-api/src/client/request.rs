@@ -10,6 +10,7 @@ use crate::operation::{self, Operation};
 use crate::path::{PathParams, PathValue};
 
 /// A request to an operation with this query, body and answer.
+#[must_use = "a request has no effect until it is sent"]
 pub struct Request<Q, B, A> {
     pub(super) parts: RequestParts,
     types: PhantomData<fn(Q, B) -> A>,
@@ -71,14 +72,12 @@ impl<P: PathParams, Q, B, A> Operation<P, Q, B, A> {
 
 impl<Q, B, A> Request<Q, B, A> {
     /// Sets the idempotency key of the request. `None` means that it has none.
-    #[must_use]
     pub fn idempotency_key(mut self, key: Option<String>) -> Self {
         self.parts.idempotency_key = key;
         self
     }
 
     /// Disables retries of the request.
-    #[must_use]
     pub fn without_retries(mut self) -> Self {
         self.parts.retries = false;
         self
@@ -91,7 +90,6 @@ impl<Q, B, A> Request<Q, B, A> {
 }
 
 impl<Q: Serialize, B, A> Request<Q, B, A> {
-    #[must_use]
     pub fn query(mut self, query: &Q) -> Self {
         self.parts.query = query_pairs(query);
         self
@@ -99,7 +97,6 @@ impl<Q: Serialize, B, A> Request<Q, B, A> {
 }
 
 impl<Q, B: Serialize, A> Request<Q, B, A> {
-    #[must_use]
     pub fn body(mut self, body: &B) -> Self {
         // Our bodies have only string keys, so serialization can't fail.
         self.parts.body = Some(serde_json::to_string(body).unwrap_or_default());

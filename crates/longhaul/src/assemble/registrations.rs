@@ -5,25 +5,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use longhaul_core::id::IdError;
 use longhaul_core::port::context::ContextProvider;
 use longhaul_core::port::model::Model;
 use longhaul_core::port::tool::Tool;
-use longhaul_engine::agent::check;
 use longhaul_engine::agent::config::PerceptionSource;
-use longhaul_engine::agent::{Agent, AgentRegistry};
-use longhaul_engine::prompt::context_providers::ContextProviderRegistry;
+use longhaul_engine::agent::{Agent, check};
 use longhaul_engine::services::{
-    ContextProviders, ModelResolver, NoContextProviders, ResolveModelError, ResolvedModel,
-    StorePorts,
+    ContextProviderRegistry, ContextProviders, ModelResolver, NoContextProviders,
+    ResolveModelError, ResolvedModel,
 };
-use longhaul_engine::tools::registry::{ToolRegistrationError, ToolRegistry};
 use longhaul_model::providers::model_choice::ModelSelector;
 
 use crate::error::Error;
 use crate::handler::function::Handler;
-use crate::handler::parts::handler_to_agent_parts;
-use crate::handler::threads::HandlerThreadRunner;
 
 /// Everything that a program registers before it opens a runtime.
 #[derive(Debug, Default)]
@@ -31,7 +25,7 @@ pub(crate) struct RuntimeRegistrations {
     pub(crate) agents: Vec<Agent>,
     pub(crate) handlers: Vec<Handler>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
-    models: BTreeMap<String, Arc<dyn Model>>,
+    pub(crate) models: BTreeMap<String, Arc<dyn Model>>,
     context_providers: BTreeMap<String, Arc<dyn ContextProvider>>,
     first_duplicate: Option<(&'static str, String)>,
 }
@@ -95,53 +89,6 @@ impl RuntimeRegistrations {
         Ok(())
     }
 
-    /// Converts each handler (a Rust function that is registered as an agent) to an agent, a tool
-    /// and a model. `ports` have the journals that the model reads. The handlers run on `threads`.
-    pub(crate) fn convert_handlers_to_agents(
-        mut self,
-        ports: &StorePorts,
-        threads: &HandlerThreadRunner,
-    ) -> Result<Self, IdError> {
-        for handler in std::mem::take(&mut self.handlers) {
-            let parts = handler_to_agent_parts(handler, ports, threads)?;
-            self.agents.push(parts.agent);
-            self.tools.push(parts.tool);
-            self.models.insert(parts.model_name, parts.model);
-        }
-        Ok(self)
-    }
-
-    /// Adds the registered tools to a registry. A tool that several agents share is added once.
-    pub(crate) fn extend_tool_registry(
-        &self,
-        mut tools: ToolRegistry,
-    ) -> Result<ToolRegistry, ToolRegistrationError> {
-        for (index, tool) in self.tools.iter().enumerate() {
-            let earlier_tools = &self.tools[..index];
-            if !earlier_tools.iter().any(|registered| Arc::ptr_eq(registered, tool)) {
-                tools = tools.with_tool(Arc::clone(tool))?;
-            }
-        }
-        Ok(tools)
-    }
-
-    /// Adds the registered agents to `agents`. They replace agents with the same name.
-    pub(crate) fn extend_agent_registry(&self, mut agents: AgentRegistry) -> AgentRegistry {
-        for agent in &self.agents {
-            agents.register(agent.clone());
-        }
-        agents
-    }
-
-    /// Returns a resolver for the registered models. It passes the names of all other models to
-    /// `others`.
-    pub(crate) fn model_resolver_with_fallback(
-        &self,
-        others: Arc<dyn ModelResolver>,
-    ) -> Arc<dyn ModelResolver> {
-        Arc::new(RegisteredModelResolver { models: self.models.clone(), fallback: others })
-    }
-
     /// Returns the registered context providers (sources of data about the outside world).
     /// Providers that are not registered are looked up in `others`.
     pub(crate) fn context_providers_with_fallback(
@@ -158,9 +105,9 @@ impl RuntimeRegistrations {
 
 /// Resolver for the registered models by name, with a second resolver for all other names.
 #[derive(Debug)]
-struct RegisteredModelResolver {
-    models: BTreeMap<String, Arc<dyn Model>>,
-    fallback: Arc<dyn ModelResolver>,
+pub(crate) struct RegisteredModelResolver {
+    pub(crate) models: BTreeMap<String, Arc<dyn Model>>,
+    pub(crate) fallback: Arc<dyn ModelResolver>,
 }
 
 impl ModelResolver for RegisteredModelResolver {

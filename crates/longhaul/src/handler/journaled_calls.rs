@@ -6,9 +6,10 @@ use longhaul_core::event::Event;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{CallId, RunId, Seq};
 use longhaul_core::port::store::{JournalReadRequest, Store, StoreError};
+use longhaul_core::raw::RawJson;
 use longhaul_core::status::RunOutput;
 use longhaul_core::task::TaskSpec;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::handler::request::HandlerError;
@@ -18,70 +19,38 @@ const PAGE_SIZE: usize = 500;
 
 /// Maximum size of a handler's result as JSON in bytes. It follows from the size limit for the
 /// input of the tool `finish`.
-const RESULT_BYTES_MAX: usize = 4 * 1024 * 1024 - FINISH_PREFIX.len() - 1;
+const RESULT_BYTES_MAX: usize = 4 * 1024 * 1024 - "{\"output\":}".len();
 
-/// Start of the JSON input of `finish`, the tool that ends a run. The handler's result follows.
-pub(crate) const FINISH_PREFIX: &str = "{\"output\":";
-
-/// Start of the JSON of a journaled result that is not a `Response`.
-const VALUE_PREFIX: &str = "{\"value\":";
-
-/// Start of the JSON of a journaled result that is a `Response`.
-const RESPONSE_PREFIX: &str = "{\"response\":";
-
-/// Result of a handler as it is journaled: one JSON object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct EncodedHandlerResult(pub(crate) String);
-
-/// A result of a handler, read from the journal.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum DecodedHandlerResult<'a> {
+/// Result of a handler, as it is journaled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum HandlerResult {
     /// Value that is not a `Response`, as JSON.
-    Value(&'a str),
+    Value(RawJson),
     /// Output of the run, from a `Response` that the handler returned.
     Response(Box<RunOutput>),
 }
 
-/// Converts a value that a handler has returned to the JSON that the journal stores.
-pub(crate) fn encode_handler_value(
-    value: &impl Serialize,
-) -> Result<EncodedHandlerResult, HandlerError> {
-    encode_result_with_prefix(VALUE_PREFIX, serde_json::to_string(value)?)
-}
-
-/// Converts a response that a handler has returned to the JSON that the journal stores.
-pub(crate) fn encode_run_output(output: &RunOutput) -> Result<EncodedHandlerResult, HandlerError> {
-    encode_result_with_prefix(RESPONSE_PREFIX, serde_json::to_string(output)?)
-}
-
-fn encode_result_with_prefix(
-    object_start: &str,
-    result_json: String,
-) -> Result<EncodedHandlerResult, HandlerError> {
-    if result_json.len() > RESULT_BYTES_MAX {
-        return Err(HandlerError::permanent(format!(
-            "the result has {} bytes as JSON, but the maximum is {RESULT_BYTES_MAX}: write it to a \
-             file, and return the file's name",
-            result_json.len()
-        )));
+impl HandlerResult {
+    /// Returns the JSON that the journal stores. Fails if it is too long or nested too deeply.
+    pub(crate) fn encode(&self) -> Result<String, HandlerError> {
+        let json = serde_json::to_string(self)?;
+        let bytes = json.len() - "{\"value\":}".len();
+        if bytes > RESULT_BYTES_MAX {
+            return Err(HandlerError::permanent(format!(
+                "the result has {bytes} bytes as JSON, but the maximum is {RESULT_BYTES_MAX}: \
+                 write it to a file, and return the file's name"
+            )));
+        }
+        // Checked in a form as deep as that which `finish` receives: a result that can't be parsed
+        // then must fail now.
+        match serde_json::from_str::<Value>(&json) {
+            Ok(_) => Ok(json),
+            Err(error) => {
+                Err(HandlerError::permanent(format!("the result can't be stored: {error}")))
+            }
+        }
     }
-    let result_object = format!("{object_start}{result_json}}}");
-    // Checked in a form as deep as that which `finish` receives: a result that can't be parsed then
-    // must fail now.
-    serde_json::from_str::<Value>(&result_object)
-        .map_err(|error| HandlerError::permanent(format!("the result can't be stored: {error}")))?;
-    Ok(EncodedHandlerResult(result_object))
-}
-
-/// Decodes a journaled result. The error says why it can't be read.
-pub(crate) fn decode_handler_result(result: &str) -> Result<DecodedHandlerResult<'_>, String> {
-    let json = |prefix: &str| result.strip_prefix(prefix)?.strip_suffix('}');
-    if let Some(json) = json(VALUE_PREFIX) {
-        return Ok(DecodedHandlerResult::Value(json));
-    }
-    let json = json(RESPONSE_PREFIX).ok_or_else(|| "it has an unknown format".to_owned())?;
-    let output = serde_json::from_str(json).map_err(|error| error.to_string())?;
-    Ok(DecodedHandlerResult::Response(Box::new(output)))
 }
 
 /// The calls of the handler's function that the journal of a run contains.
@@ -177,14 +146,15 @@ mod tests {
 
     #[test]
     fn encoded_handler_results_decode_to_the_same_value() {
-        let EncodedHandlerResult(value) = encode_handler_value(&[1, 2]).unwrap();
-        assert_eq!(decode_handler_result(&value), Ok(DecodedHandlerResult::Value("[1,2]")));
         let output = RunOutput { text: "two".into(), confidence: Some(80), ..RunOutput::default() };
-        let EncodedHandlerResult(response) = encode_run_output(&output).unwrap();
-        assert_eq!(
-            decode_handler_result(&response),
-            Ok(DecodedHandlerResult::Response(Box::new(output)))
-        );
-        assert!(decode_handler_result("7").is_err());
+        for (result, start) in [
+            (HandlerResult::Value(RawJson::from_serialize(&[1, 2])), "{\"value\":[1,2]}"),
+            (HandlerResult::Response(Box::new(output)), "{\"response\":{"),
+        ] {
+            let encoded = result.encode().unwrap();
+            assert!(encoded.starts_with(start), "{encoded}");
+            assert_eq!(serde_json::from_str::<HandlerResult>(&encoded).unwrap(), result);
+        }
+        assert!(serde_json::from_str::<HandlerResult>("7").is_err());
     }
 }

@@ -59,22 +59,13 @@ impl HandlerThreadRunner {
     ) -> Result<T, HandlerCallError> {
         let (abort, aborted) = oneshot::channel();
         let result = spawn_call_thread(call, aborted).map_err(HandlerCallError::NotStarted)?;
-        let mut guard = AbortCallOnDrop {
-            owner: self,
-            handler,
-            run,
-            call: Some(RunningHandlerCall { result, _abort: abort }),
-        };
+        let mut guard = AbortCallOnDrop { owner: self, handler, run, call: Some((result, abort)) };
         let outcome = match &mut guard.call {
-            Some(call) => (&mut call.result).await,
+            Some((result, _)) => result.await,
             None => return Err(HandlerCallError::NoResult),
         };
         guard.call = None;
-        match outcome {
-            Ok(HandlerCallOutcome::Returned(value)) => Ok(value),
-            Ok(HandlerCallOutcome::Panicked(payload)) => Err(HandlerCallError::Panicked(payload)),
-            Ok(HandlerCallOutcome::Aborted) | Err(_) => Err(HandlerCallError::NoResult),
-        }
+        outcome.unwrap_or(Err(HandlerCallError::NoResult))
     }
 
     /// Waits in the background until the aborted call of a handler's function has ended. After
@@ -83,7 +74,7 @@ impl HandlerThreadRunner {
         &self,
         handler: String,
         run: RunId,
-        mut result: oneshot::Receiver<HandlerCallOutcome<T>>,
+        mut result: CallResultReceiver<T>,
     ) {
         let Ok(runtime) = Handle::try_current() else {
             return;
@@ -110,18 +101,7 @@ impl HandlerThreadRunner {
     }
 }
 
-/// How a call of a handler's function ended on its thread.
-enum HandlerCallOutcome<T> {
-    Returned(T),
-    Panicked(Box<dyn Any + Send>),
-    Aborted,
-}
-
-/// A call of a handler's function that runs on a thread. Dropping this value aborts the call.
-struct RunningHandlerCall<T> {
-    result: oneshot::Receiver<HandlerCallOutcome<T>>,
-    _abort: oneshot::Sender<()>,
-}
+type CallResultReceiver<T> = oneshot::Receiver<Result<T, HandlerCallError>>;
 
 /// Starts a thread that runs a call of a handler's function until the call ends, or until the
 /// sender of `aborted` is dropped.
@@ -131,20 +111,20 @@ struct RunningHandlerCall<T> {
 fn spawn_call_thread<T: Send + 'static>(
     call: impl Future<Output = T> + Send + 'static,
     aborted: oneshot::Receiver<()>,
-) -> io::Result<oneshot::Receiver<HandlerCallOutcome<T>>> {
+) -> io::Result<CallResultReceiver<T>> {
     let runtime = Handle::current();
     let (sender, result) = oneshot::channel();
     let run_call = move || {
         let call = async move {
             tokio::select! {
                 biased;
-                _ = aborted => HandlerCallOutcome::Aborted,
-                value = call => HandlerCallOutcome::Returned(value),
+                _ = aborted => Err(HandlerCallError::NoResult),
+                value = call => Ok(value),
             }
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(call)));
         // Nobody waits for the result of an aborted call.
-        _ = sender.send(outcome.unwrap_or_else(HandlerCallOutcome::Panicked));
+        _ = sender.send(outcome.unwrap_or_else(|panic| Err(HandlerCallError::Panicked(panic))));
     };
     Builder::new().name(THREAD_NAME.to_owned()).spawn(run_call)?;
     Ok(result)
@@ -155,12 +135,13 @@ struct AbortCallOnDrop<'a, T: Send + 'static> {
     owner: &'a HandlerThreadRunner,
     handler: &'a str,
     run: RunId,
-    call: Option<RunningHandlerCall<T>>,
+    /// Receiver of the result, and the sender that aborts the call when it is dropped.
+    call: Option<(CallResultReceiver<T>, oneshot::Sender<()>)>,
 }
 
 impl<T: Send + 'static> Drop for AbortCallOnDrop<'_, T> {
     fn drop(&mut self) {
-        if let Some(RunningHandlerCall { result, .. }) = self.call.take() {
+        if let Some((result, _abort)) = self.call.take() {
             self.owner.track_aborted_call_until_end(self.handler.to_owned(), self.run, result);
         }
     }

@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_api::run::RunView;
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
 
 use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
 
@@ -24,15 +23,16 @@ type EndFn = Arc<dyn Fn(&str, Result<&RunView, &TaskFailure>) + Send + Sync>;
 /// runtime.worker().source(empty).spawn()
 /// # }
 /// ```
+#[must_use = "an inbox has no effect until a worker serves it"]
 pub struct FnInbox {
     name: String,
     claim: ClaimFn,
     end: Option<EndFn>,
-    is_claiming: Arc<AtomicBool>,
-    is_ending: Arc<AtomicBool>,
     /// Claimed tasks that the program's closure has returned and that the worker has not received
-    /// yet.
+    /// yet. Locked while the closure is called.
     claimed: Arc<Mutex<Vec<InboxTask>>>,
+    /// Locked while the closure `end` is called.
+    ending: Arc<Mutex<()>>,
 }
 
 /// Creates an inbox with this name from a closure that returns new tasks. Each call of a closure
@@ -60,15 +60,13 @@ pub fn from_fn(
         name: name.into(),
         claim: Arc::new(claim),
         end: None,
-        is_claiming: Arc::default(),
-        is_ending: Arc::default(),
         claimed: Arc::default(),
+        ending: Arc::default(),
     }
 }
 
 impl FnInbox {
     /// Sets the closure that is called at least once when a task has completed or failed.
-    #[must_use]
     pub fn on_end(
         mut self,
         end: impl Fn(&str, Result<&RunView, &TaskFailure>) + Send + Sync + 'static,
@@ -86,39 +84,29 @@ impl FnInbox {
             return Ok(());
         };
         let id = id.to_owned();
-        call_closure_on_own_thread(&self.is_ending, move || end(&id, result.as_ref())).await
+        call_closure_on_own_thread(&self.ending, move |_| end(&id, result.as_ref())).await
     }
 }
 
-/// Calls a closure on a thread of its own and waits until it has returned. The thread is not one of
+/// Calls a closure on a thread of its own with the locked state, and waits until it has returned. The thread is not one of
 /// Tokio's, because a closure that never returns would then prevent the end of the process.
-async fn call_closure_on_own_thread(
-    is_called: &Arc<AtomicBool>,
-    call: impl FnOnce() + Send + 'static,
+async fn call_closure_on_own_thread<T: Send + 'static>(
+    state: &Arc<Mutex<T>>,
+    call: impl FnOnce(&mut T) + Send + 'static,
 ) -> Result<(), InboxError> {
-    if is_called.swap(true, Ordering::AcqRel) {
+    let Ok(mut state) = Arc::clone(state).try_lock_owned() else {
         return Err("the closure has not returned from an earlier call".into());
-    }
-    let guard = ExclusiveCallGuard(Arc::clone(is_called));
+    };
     let (sender, receiver) = oneshot::channel();
     std::thread::Builder::new().name("longhaul-inbox".to_owned()).spawn(move || {
-        let result = catch_unwind(AssertUnwindSafe(call));
-        drop(guard);
+        let result = catch_unwind(AssertUnwindSafe(|| call(&mut state)));
+        drop(state);
         // The worker may have stopped waiting.
         _ = sender.send(result.is_ok());
     })?;
     match receiver.await {
         Ok(true) => Ok(()),
         Ok(false) | Err(_) => Err("the closure panicked".into()),
-    }
-}
-
-/// Guard that marks a closure as being called. When it is dropped, the closure may be called again.
-struct ExclusiveCallGuard(Arc<AtomicBool>);
-
-impl Drop for ExclusiveCallGuard {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -136,13 +124,9 @@ impl Inbox for FnInbox {
 
     async fn claim(&self, filter: &ClaimFilter) -> Result<Vec<InboxTask>, InboxError> {
         let (claim, filter) = (Arc::clone(&self.claim), filter.clone());
-        let claimed = Arc::clone(&self.claimed);
-        let call = move || {
-            let tasks = claim(&filter);
-            claimed.lock().unwrap_or_else(PoisonError::into_inner).extend(tasks);
-        };
-        call_closure_on_own_thread(&self.is_claiming, call).await?;
-        Ok(std::mem::take(&mut *self.claimed.lock().unwrap_or_else(PoisonError::into_inner)))
+        let call = move |claimed: &mut Vec<InboxTask>| claimed.extend(claim(&filter));
+        call_closure_on_own_thread(&self.claimed, call).await?;
+        Ok(std::mem::take(&mut *self.claimed.lock().await))
     }
 
     async fn complete(&self, task_id: &str, run: &RunView) -> Result<(), InboxError> {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -14,10 +14,11 @@ use longhaul_core::status::RunError;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::id_gen::{IdGenerator as _, UuidV7Generator};
+use longhaul_tool::FileLocation;
 use serde_json::json;
 
 use crate::inbox::folder_files::{
-    FILE_BYTES_MAX, FileTimeAndSize, FinishedTaskFolder, InboxFolder, WaitingFile,
+    DONE, FAILED, FILE_BYTES_MAX, FileTimeAndSize, InboxFolder, WaitingFile,
 };
 use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
 use crate::task::Task;
@@ -59,10 +60,17 @@ const EXTENSION_BYTES_MAX: usize = 16;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
+#[must_use = "an inbox has no effect until a worker serves it"]
+#[derive(Debug, Clone)]
 pub struct FolderInbox {
     name: String,
-    scanner: Arc<InboxFolderScanner>,
+    agent: String,
+    files: InboxFolder,
+    clock: Arc<dyn Clock>,
+    /// Files that wait to be claimed, by name, as the last scan found them.
+    seen: Arc<Mutex<HashMap<OsString, ScannedFile>>>,
+    /// Names of claimed files whose tasks have a run, as far as this process knows.
+    started: Arc<Mutex<HashSet<String>>>,
 }
 
 impl FolderInbox {
@@ -76,38 +84,27 @@ impl FolderInbox {
         folder: impl AsRef<Path>,
         agent: impl Into<String>,
     ) -> io::Result<Self> {
-        Self::from_inbox_folder(name, InboxFolder::new(folder.as_ref(), &[]), agent)
+        let root = folder.as_ref().to_owned();
+        std::fs::create_dir_all(&root)?;
+        Self::open_at(name, FileLocation::Below { root, relative: PathBuf::new() }, agent)
     }
 
-    /// Opens the inbox in the folder `inbox/NAME` of the project with this root. Symbolic links in
-    /// the project are not followed.
-    #[cfg(feature = "project")]
-    pub(crate) fn open_in_project(name: &str, root: &Path, agent: &str) -> io::Result<Self> {
-        Self::from_inbox_folder(
-            name,
-            InboxFolder::new(root, &[longhaul_project::config::inbox_folders::INBOX_FOLDER, name]),
-            agent,
-        )
-    }
-
-    /// Creates an inbox for this folder, whose subfolders are created if they are missing.
-    fn from_inbox_folder(
+    /// Opens the inbox in an existing folder, whose subfolders are created if they are missing.
+    pub(crate) fn open_at(
         name: impl Into<String>,
-        files: InboxFolder,
+        folder: FileLocation,
         agent: impl Into<String>,
     ) -> io::Result<Self> {
+        let files = InboxFolder(folder);
         files.create_subfolders()?;
-        let scanner = InboxFolderScanner::new(files, agent.into(), Arc::new(SystemClock));
-        Ok(Self { name: name.into(), scanner: Arc::new(scanner) })
+        let (name, agent, clock) = (name.into(), agent.into(), Arc::new(SystemClock));
+        Ok(Self { name, agent, files, clock, seen: Arc::default(), started: Arc::default() })
     }
 
     /// Replaces the system clock, for tests.
     #[doc(hidden)]
-    #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
-        let InboxFolderScanner { files, agent, .. } = &*self.scanner;
-        let scanner = InboxFolderScanner::new(files.clone(), agent.clone(), clock);
-        Self { scanner: Arc::new(scanner), ..self }
+        Self { clock, ..self }
     }
 
     /// Moves the file of an ended task to the folder of completed or of failed tasks (`end`), and
@@ -115,11 +112,12 @@ impl FolderInbox {
     async fn move_to_finished_folder(
         &self,
         id: &str,
-        end: FinishedTaskFolder,
-        result: Vec<u8>,
+        end: &'static str,
+        result: &serde_json::Value,
     ) -> Result<(), InboxError> {
-        let (scanner, id) = (Arc::clone(&self.scanner), id.to_owned());
-        let move_file = move || scanner.files.move_claimed_file(&id, end, &result);
+        let (files, id) = (self.files.clone(), id.to_owned());
+        let result = format!("{result:#}\n").into_bytes();
+        let move_file = move || files.move_claimed_file(&id, end, &result);
         Ok(tokio::task::spawn_blocking(move_file).await??)
     }
 }
@@ -135,18 +133,18 @@ impl Inbox for FolderInbox {
         if !filter.accepts(None) {
             return Ok(Vec::new());
         }
-        let (scanner, filter) = (Arc::clone(&self.scanner), filter.clone());
-        Ok(tokio::task::spawn_blocking(move || scanner.claim_tasks(&filter)).await??)
+        let (inbox, filter) = (self.clone(), filter.clone());
+        Ok(tokio::task::spawn_blocking(move || inbox.claim_tasks(&filter)).await??)
     }
 
     async fn start(&self, task_id: &str, _run: RunId) -> Result<(), InboxError> {
-        self.scanner.access_started_file_names(|started| started.insert(task_id.to_owned()));
+        self.access_started_file_names(|started| started.insert(task_id.to_owned()));
         Ok(())
     }
 
     async fn complete(&self, task_id: &str, run: &RunView) -> Result<(), InboxError> {
         let result = json!({ "run": run.id, "status": run.status, "output": run.output });
-        self.move_to_finished_folder(task_id, FinishedTaskFolder::Done, pretty_json(&result)).await
+        self.move_to_finished_folder(task_id, DONE, &result).await
     }
 
     async fn fail(&self, task_id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
@@ -154,25 +152,10 @@ impl Inbox for FolderInbox {
         if failure.run.is_none() && failure.error.code == AGENT_NOT_FOUND {
             return Err("the file waits in `working` until there is such an agent".into());
         }
-        self.move_to_finished_folder(
-            task_id,
-            FinishedTaskFolder::Failed,
-            task_failure_json(failure),
-        )
-        .await
+        let TaskFailure { run, status, error } = failure;
+        let result = json!({ "run": run, "status": status, "error": error });
+        self.move_to_finished_folder(task_id, FAILED, &result).await
     }
-}
-
-/// Finds and claims the files of a folder inbox.
-#[derive(Debug)]
-struct InboxFolderScanner {
-    files: InboxFolder,
-    agent: String,
-    clock: Arc<dyn Clock>,
-    /// Files that wait to be claimed, by name, as the last scan found them.
-    seen: Mutex<HashMap<OsString, ScannedFile>>,
-    /// Names of claimed files whose tasks have a run, as far as this process knows.
-    started: Mutex<HashSet<String>>,
 }
 
 /// A waiting file, as the last scan found it.
@@ -185,12 +168,7 @@ struct ScannedFile {
     is_reported: bool,
 }
 
-impl InboxFolderScanner {
-    fn new(inbox_folder: InboxFolder, agent_name: String, clock: Arc<dyn Clock>) -> Self {
-        let (seen, started) = (Mutex::default(), Mutex::default());
-        Self { files: inbox_folder, agent: agent_name, clock, seen, started }
-    }
-
+impl FolderInbox {
     /// Locks `started`, the names of claimed files whose tasks have a run, and calls `f` with it.
     fn access_started_file_names<T>(&self, f: impl FnOnce(&mut HashSet<String>) -> T) -> T {
         f(&mut self.started.lock().unwrap_or_else(PoisonError::into_inner))
@@ -316,15 +294,6 @@ fn unique_file_name(original_name: &str, id_bits: u128) -> String {
     format!("{}{end}", &stem[..length])
 }
 
-fn task_failure_json(failure: &TaskFailure) -> Vec<u8> {
-    let TaskFailure { run, status, error } = failure;
-    pretty_json(&json!({ "run": run, "status": status, "error": error }))
-}
-
-fn pretty_json(value: &serde_json::Value) -> Vec<u8> {
-    format!("{value:#}\n").into_bytes()
-}
-
 #[cfg(test)]
 mod tests {
     use longhaul_core::time::Timestamp;
@@ -349,23 +318,22 @@ mod tests {
     #[test]
     fn a_file_that_can_not_be_moved_does_not_stop_the_others() {
         let folder = tempfile::tempdir().unwrap();
-        let files = InboxFolder::new(folder.path(), &[]);
-        files.create_subfolders().unwrap();
-        let scanner = InboxFolderScanner::new(files, "writer".to_owned(), Arc::new(FixedClock));
+        let inbox = FolderInbox::open("notes", folder.path(), "writer").unwrap();
+        let inbox = inbox.with_clock(Arc::new(FixedClock));
         for name in ["locked.txt", "open.txt"] {
             std::fs::write(folder.path().join(name), "x").unwrap();
         }
-        for WaitingFile { name, stamp } in scanner.files.waiting_files().unwrap() {
+        for WaitingFile { name, stamp } in inbox.files.waiting_files().unwrap() {
             let file = ScannedFile { stamp, unchanged_since: Millis(0), is_reported: false };
-            scanner.seen.lock().unwrap().insert(name, file);
+            inbox.seen.lock().unwrap().insert(name, file);
         }
         let claim_file = |name: &OsStr, new_name: &str| match name == "locked.txt" {
             true => Err(io::Error::from(io::ErrorKind::PermissionDenied)),
-            false => scanner.files.claim_file_if_present(name, new_name),
+            false => inbox.files.claim_file_if_present(name, new_name),
         };
-        scanner.claim_unchanged_files(64, claim_file).unwrap();
-        assert_eq!(scanner.files.claimed_file_names().unwrap().len(), 1);
-        let seen = scanner.seen.lock().unwrap();
+        inbox.claim_unchanged_files(64, claim_file).unwrap();
+        assert_eq!(inbox.files.claimed_file_names().unwrap().len(), 1);
+        let seen = inbox.seen.lock().unwrap();
         assert!(seen.len() == 1 && seen[OsStr::new("locked.txt")].is_reported, "{seen:?}");
     }
 

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use longhaul_tool::FileLocation;
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
@@ -25,28 +26,15 @@ const UNFINISHED_SUFFIXES: [&str; 2] = [".tmp", ".part"];
 /// Folder with the files of claimed tasks.
 const WORKING: &str = "working";
 
-/// Folder into which the file of an ended task is moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FinishedTaskFolder {
-    Done,
-    Failed,
-}
+/// Folder with the files of completed tasks.
+pub(crate) const DONE: &str = "done";
 
-impl FinishedTaskFolder {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Failed => "failed",
-        }
-    }
-}
+/// Folder with the files of failed tasks.
+pub(crate) const FAILED: &str = "failed";
 
-/// Size and modification time of a file, which change while the file is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct FileTimeAndSize {
-    modified: (i128, i128),
-    size: i128,
-}
+/// Modification time (seconds and nanoseconds) and size of a file, which change while the file is
+/// written.
+pub(crate) type FileTimeAndSize = [i128; 3];
 
 /// A file in a folder of the inbox. Files are ordered by modification time, size and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,28 +44,15 @@ pub(crate) struct WaitingFile {
     pub(crate) name: OsString,
 }
 
-/// Path of the folder that is an inbox. The folder is opened for each access.
+/// The folder that is an inbox. It is opened for each access.
 #[derive(Debug, Clone)]
-pub(crate) struct InboxFolder {
-    base: PathBuf,
-    /// Names of the folders on the path from the folder `base` down to the inbox. None of them may
-    /// be a symbolic link.
-    folders_below_base: Vec<String>,
-}
+pub(crate) struct InboxFolder(pub(crate) FileLocation);
 
 impl InboxFolder {
-    pub(crate) fn new(base: &Path, folders_below_base: &[&str]) -> Self {
-        let folders_below_base = folders_below_base.iter().map(|name| (*name).to_owned()).collect();
-        Self { base: base.to_owned(), folders_below_base }
-    }
-
-    /// Creates the folder and its subfolders, if they are missing.
+    /// Creates the subfolders, if they are missing.
     pub(crate) fn create_subfolders(&self) -> io::Result<()> {
-        if self.folders_below_base.is_empty() {
-            std::fs::create_dir_all(&self.base)?;
-        }
         let root = self.open_inbox_folder()?;
-        for name in [WORKING, FinishedTaskFolder::Done.name(), FinishedTaskFolder::Failed.name()] {
+        for name in [WORKING, DONE, FAILED] {
             self.open_subfolder(&root, name)?;
         }
         Ok(sys::fsync(&root)?)
@@ -115,10 +90,8 @@ impl InboxFolder {
 
     /// Reads the file of a claimed task, at most one byte more than [`FILE_BYTES_MAX`].
     pub(crate) fn read_claimed_file(&self, name: &str) -> io::Result<Vec<u8>> {
-        read_regular_file(
-            &self.open_subfolder(&self.open_inbox_folder()?, WORKING)?,
-            OsStr::new(name),
-        )
+        let working = self.open_subfolder(&self.open_inbox_folder()?, WORKING)?;
+        read_regular_file(&working, OsStr::new(name))
     }
 
     /// Reads a file that waits in the folder, at most one byte more than [`FILE_BYTES_MAX`].
@@ -129,23 +102,18 @@ impl InboxFolder {
     /// Ends a task: writes its result, and moves its file to the folder of completed or of failed
     /// tasks (`end`). The file is in the folder of claimed tasks, or in that of failed tasks if the
     /// run was retried. Does nothing if it is in neither of them.
-    pub(crate) fn move_claimed_file(
-        &self,
-        name: &str,
-        end: FinishedTaskFolder,
-        result: &[u8],
-    ) -> io::Result<()> {
+    pub(crate) fn move_claimed_file(&self, name: &str, end: &str, result: &[u8]) -> io::Result<()> {
         if name.contains('/') || name.starts_with('.') {
             return Err(io::Error::other("the id of the task is not the name of a file"));
         }
         let root = self.open_inbox_folder()?;
-        let target = self.open_subfolder(&root, end.name())?;
-        let failed = self.open_subfolder(&root, FinishedTaskFolder::Failed.name())?;
+        let target = self.open_subfolder(&root, end)?;
+        let failed = self.open_subfolder(&root, FAILED)?;
         let result_name = format!("{name}.result.json");
         let source =
             match (contains_file(&root, &[WORKING, name])?, contains_file(&failed, &[name])?) {
                 (true, _) => self.open_subfolder(&root, WORKING)?,
-                (false, true) if end == FinishedTaskFolder::Failed => {
+                (false, true) if end == FAILED => {
                     return replace_file(&failed, &result_name, result);
                 }
                 (false, true) => failed,
@@ -162,12 +130,7 @@ impl InboxFolder {
     }
 
     fn open_inbox_folder(&self) -> io::Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let base = sys::open(&self.base, flags, Mode::empty());
-        let folder = base.and_then(|base| {
-            self.folders_below_base.iter().try_fold(base, |folder, name| open_folder(&folder, name))
-        });
-        folder.map_err(|errno| error_with_path(&self.inbox_path(), errno))
+        self.0.open_folder().map_err(|errno| error_with_path(&self.0.path(), errno))
     }
 
     /// Opens a subfolder of the inbox. Creates it if it is missing, since a person may have deleted
@@ -180,11 +143,7 @@ impl InboxFolder {
             },
             folder => folder,
         };
-        folder.map_err(|errno| error_with_path(&self.inbox_path().join(name), errno))
-    }
-
-    fn inbox_path(&self) -> PathBuf {
-        self.base.join(self.folders_below_base.iter().collect::<PathBuf>())
+        folder.map_err(|errno| error_with_path(&self.0.join(name).path(), errno))
     }
 }
 
@@ -245,10 +204,7 @@ fn list_files(folder: &OwnedFd) -> io::Result<Vec<WaitingFile>> {
             continue;
         }
         // The types of these fields differ between systems; all of them fit.
-        let stamp = FileTimeAndSize {
-            modified: (i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec)),
-            size: i128::from(stat.st_size),
-        };
+        let stamp = [stat.st_mtime.into(), stat.st_mtime_nsec.into(), stat.st_size.into()];
         files.push(WaitingFile { stamp, name: name.to_owned() });
     }
     files.sort();

@@ -140,7 +140,8 @@ impl ClaimFilter {
     /// fails.
     pub fn accepts_task(&self, task: &InboxTask) -> bool {
         let Ok(task) = &task.task else { return true };
-        self.accepts(task.task_type())
+        let Ok(engine_task) = &task.0.0 else { return true };
+        self.accepts(engine_task.task_type())
             && self.predicate.as_ref().is_none_or(|predicate| predicate(task))
     }
 

@@ -2,11 +2,10 @@
 //! reports to the inboxes how the runs ended, from messages in the store's outbox.
 
 use std::collections::HashSet;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures_util::FutureExt as _;
+use longhaul_api::run::RunView;
 use longhaul_core::id::{IdError, InboxName, LaneKey, RunId};
 use longhaul_core::port::records::DueOutboxMessage;
 use longhaul_core::port::store::StoreWatcher;
@@ -15,6 +14,7 @@ use longhaul_core::task::TaskSource;
 use longhaul_core::time::Millis;
 use longhaul_engine::background::outbox::{OutboxReceiver, deliver_due_messages};
 use longhaul_engine::handle::SubmitOutcome;
+use longhaul_engine::panics::guard;
 use longhaul_engine::services::Services;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::{InboxActivity, TaskFilter, WorkerIntake, WorkerOptions};
@@ -25,7 +25,7 @@ use crate::inbox::interface::{
     ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure, TaskPredicate,
 };
 use crate::task::Task;
-use crate::task_end::{FailedTask, TaskEndHooks};
+use crate::worker::callbacks::{CallbackWorkerHooks, FailedTask};
 
 /// Maximum number of tasks that are claimed at once.
 const CLAIM_MAX: usize = 64;
@@ -77,7 +77,7 @@ pub struct InboxWorker {
     /// Permits of the worker: no more tasks are claimed than it can start.
     pub intake: WorkerIntake,
     /// Callbacks that are called after an inbox has recorded the end of a task.
-    pub hooks: Option<Arc<dyn TaskEndHooks>>,
+    pub(crate) hooks: Option<Arc<CallbackWorkerHooks>>,
 }
 
 impl InboxWorker {
@@ -98,35 +98,28 @@ pub fn serve_inboxes(
     inboxes: &[Arc<dyn Inbox>],
     worker: &InboxWorker,
     shutdown: &Shutdown,
-) -> impl Future<Output = ()> {
-    // Registered at once, before the worker can find that there is nothing to do.
-    let activities: Vec<InboxActivity> =
-        inboxes.iter().map(|_| worker.intake.register_inbox()).collect();
-    run_inbox_loops(longhaul, inboxes.iter().zip(activities), worker, shutdown)
-}
-
-async fn run_inbox_loops<'a>(
-    longhaul: &Longhaul,
-    inboxes: impl Iterator<Item = (&'a Arc<dyn Inbox>, InboxActivity)>,
-    worker: &InboxWorker,
-    shutdown: &Shutdown,
-) {
-    // Each inbox has tasks of its own, so that one that blocks its thread does not block the worker.
-    let mut loops = JoinSet::new();
-    for (inbox, activity) in inboxes {
-        let Ok(name) = InboxName::new(inbox.name()) else {
-            continue;
-        };
-        let (longhaul, inbox) = (longhaul.clone(), Arc::clone(inbox));
-        let submitting_inbox =
-            Arc::new(ServedInbox { longhaul, inbox, name, worker: worker.clone() });
-        let (delivering_inbox, shutdown) = (Arc::clone(&submitting_inbox), shutdown.clone());
-        loops.spawn(async move { submitting_inbox.submit_tasks(&shutdown, activity).await });
-        loops.spawn(async move { delivering_inbox.deliver_task_results().await });
-    }
-    while let Some(result) = loops.join_next().await {
-        if let Err(error) = result {
-            tracing::error!(%error, "an inbox is not served any more");
+) -> impl Future<Output = ()> + use<> {
+    let served = inboxes.iter().filter_map(|inbox| {
+        let name = InboxName::new(inbox.name()).ok()?;
+        let (longhaul, inbox, worker) = (longhaul.clone(), Arc::clone(inbox), worker.clone());
+        // Registered at once, before the worker can find that there is nothing to do.
+        let activity = worker.intake.register_inbox();
+        Some((Arc::new(ServedInbox { longhaul, inbox, name, worker }), activity))
+    });
+    let (served, shutdown) = (served.collect::<Vec<_>>(), shutdown.clone());
+    async move {
+        // Each inbox has tasks of its own, so that one that blocks its thread does not block the
+        // worker.
+        let mut loops = JoinSet::new();
+        for (inbox, activity) in served {
+            let (delivering_inbox, shutdown) = (Arc::clone(&inbox), shutdown.clone());
+            loops.spawn(async move { inbox.submit_tasks(&shutdown, activity).await });
+            loops.spawn(async move { delivering_inbox.deliver_task_results().await });
+        }
+        while let Some(result) = loops.join_next().await {
+            if let Err(error) = result {
+                tracing::error!(%error, "an inbox is not served any more");
+            }
         }
     }
 }
@@ -206,7 +199,7 @@ impl ServedInbox {
             queued.extend(created.iter().map(|run| (*run, now)));
             tokio::select! {
                 biased;
-                () = shutdown.wait_for_drain() => break,
+                () = shutdown.wait_for_drain_request() => break,
                 () = next_claim => {}
             }
         }
@@ -235,7 +228,7 @@ impl ServedInbox {
         let filter = self.worker.filter.clone()?;
         let (longhaul, name) = (self.longhaul.clone(), self.name.clone());
         Some(Arc::new(move |task: &Task| {
-            let Ok(task) = task.clone().build() else { return true };
+            let Ok(task) = task.0.0.clone() else { return true };
             let task = longhaul_engine::Task { inbox: Some(name.clone()), ..task };
             longhaul.preview_task(task).map_or(true, |spec| filter.accepts(&spec))
         }))
@@ -301,7 +294,7 @@ impl ServedInbox {
     ) -> SubmissionOutcome {
         let InboxTask { id, task } = task;
         let built = task.clone().and_then(|task| {
-            task.build().map_err(|error| RunError::new(error.code(), error.to_string(), ""))
+            task.0.build().map_err(|error| RunError::new(error.code(), error.to_string(), ""))
         });
         let engine_task = match built {
             Ok(engine_task) => engine_task,
@@ -326,7 +319,8 @@ impl ServedInbox {
             Ok(outcome) => outcome,
             Err(error) => return self.postpone_or_fail_refused_task(id, error, full_lanes).await,
         };
-        if let Some(&run) = outcome.run_ids().first()
+        let run = outcome.run_ids().first().copied();
+        if let Some(run) = run
             && let Err(reason) = self.call_inbox_method(self.inbox.start(id, run)).await
         {
             tracing::warn!(
@@ -334,11 +328,9 @@ impl ServedInbox {
                 "the inbox could not record that the run of its task has started; the run continues"
             );
         }
-        match outcome {
-            SubmitOutcome::Created(runs) => runs
-                .first()
-                .map_or(SubmissionOutcome::NoNewRun, |run| SubmissionOutcome::Created(*run)),
-            SubmitOutcome::Existing(_) | SubmitOutcome::Added(_) => SubmissionOutcome::NoNewRun,
+        match (outcome, run) {
+            (SubmitOutcome::Created(_), Some(run)) => SubmissionOutcome::Created(run),
+            (_, _) => SubmissionOutcome::NoNewRun,
         }
     }
 
@@ -418,16 +410,14 @@ impl ServedInbox {
     }
 
     /// Reads from the store how the run of a task has ended.
-    async fn load_task_outcome(&self, run: RunId) -> Result<InboxTaskOutcome, String> {
+    async fn load_task_outcome(&self, run: RunId) -> Result<Result<RunView, TaskFailure>, String> {
         let view = self.longhaul.get_run(run).await.map_err(|error| error.to_string())?;
-        Ok(match (view.status, &view.error) {
-            (Status::Completed, _) => InboxTaskOutcome::Completed(Box::new(view)),
-            (status, error) => {
-                let unknown = || RunError::new("failed", "the run ended without an error", "");
-                let error = error.clone().unwrap_or_else(unknown);
-                InboxTaskOutcome::Failed(TaskFailure { run: Some(run), status, error })
-            }
-        })
+        if view.status == Status::Completed {
+            return Ok(Ok(view));
+        }
+        let unknown = || RunError::new("failed", "the run ended without an error", "");
+        let (status, error) = (view.status, view.error.unwrap_or_else(unknown));
+        Ok(Err(TaskFailure { run: Some(run), status, error }))
     }
 
     /// Waits for a call of the inbox, at most `CALL_TIMEOUT`. A panic of the inbox is returned as
@@ -436,14 +426,9 @@ impl ServedInbox {
         &self,
         call: impl Future<Output = Result<T, InboxError>>,
     ) -> Result<T, String> {
-        tokio::select! {
-            biased;
-            result = AssertUnwindSafe(call).catch_unwind() => match result {
-                Ok(result) => result.map_err(|error| error.to_string()),
-                Err(_) => Err("the inbox panicked".to_owned()),
-            },
-            () = self.sleep(CALL_TIMEOUT) => Err("the call of the inbox timed out".to_owned()),
-        }
+        let result = guard(&*self.longhaul.services().clock, CALL_TIMEOUT, call).await;
+        let result = result.map_err(|error| format!("the inbox {error}"))?;
+        result.map_err(|error| error.to_string())
     }
 
     async fn sleep(&self, duration: Millis) {
@@ -451,19 +436,13 @@ impl ServedInbox {
     }
 }
 
-/// How the run of a task ended.
-enum InboxTaskOutcome {
-    Completed(Box<longhaul_api::run::RunView>),
-    Failed(TaskFailure),
-}
-
 #[async_trait]
 impl OutboxReceiver for ServedInbox {
     async fn deliver(&self, message: &DueOutboxMessage) -> Result<(), String> {
         let id = &message.row.body;
         let delivered = match self.load_task_outcome(message.run).await? {
-            InboxTaskOutcome::Completed(view) => self.inbox.complete(id, &view).await,
-            InboxTaskOutcome::Failed(failure) => self.inbox.fail(id, &failure).await,
+            Ok(view) => self.inbox.complete(id, &view).await,
+            Err(failure) => self.inbox.fail(id, &failure).await,
         };
         delivered.map_err(|error| error.to_string())
     }
@@ -472,12 +451,12 @@ impl OutboxReceiver for ServedInbox {
         let (id, run) = (&message.row.body, message.run);
         let hook = async {
             match self.load_task_outcome(run).await? {
-                InboxTaskOutcome::Completed(view) => self.inbox.on_complete(id, &view).await,
-                InboxTaskOutcome::Failed(failure) => self.inbox.on_error(id, &failure).await,
+                Ok(view) => self.inbox.on_complete(id, &view).await,
+                Err(failure) => self.inbox.on_error(id, &failure).await,
             }
             Ok(())
         };
-        if let Err(reason) = self.call_inbox_method(hook).await {
+        if let Err(reason) = Box::pin(self.call_inbox_method(hook)).await {
             tracing::warn!(
                 inbox = %self.name, %reason,
                 "`on_complete` or `on_error` of the inbox was not called or failed"

@@ -16,7 +16,6 @@ use crate::error::Error;
 use crate::handler::function::Handler;
 use crate::handler::request::{HandlerError, HandlerRequest};
 use crate::runtime::Runtime;
-use crate::runtime_state::RuntimeState;
 
 /// Builder of a runtime: collects the store, agents, models and other parts.
 ///
@@ -158,6 +157,6 @@ impl RuntimeBuilder {
             (_, Some(store)) => assemble::open(store, registered),
             (_, None) => Err(Error::StoreNotConfigured),
         });
-        Ok(Runtime(Arc::new(RuntimeState::new(task.await??))))
+        Ok(Runtime(Arc::new(task.await??)))
     }
 }

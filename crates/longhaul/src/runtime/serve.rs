@@ -82,13 +82,13 @@ impl Runtime {
     #[cfg(feature = "project")]
     fn server_options(&self, key: Secret) -> Result<ServerOptions, Error> {
         use longhaul_project::trust::decisions::TrustDecisions;
-        use longhaul_project::trust::egress;
+        use longhaul_project::trust::items;
 
-        let config = &self.0.runtime.config;
+        let config = &self.0.config;
         // The program chose the address, so trust is needed only for the other settings of the
         // table. A decision covers the whole table.
-        let access = egress::project_server_access(config);
-        if let Some(item) = egress::server_trust_item(config).filter(|_| !access.is_empty()) {
+        let access = items::project_server_access(config);
+        if let Some(item) = items::server_trust_item(config).filter(|_| !access.is_empty()) {
             let result = TrustDecisions::new(config).check_trusted(&item);
             result.map_err(|reason| {
                 Error::Settings(format!(

@@ -164,7 +164,8 @@ async fn files_that_can_not_be_tasks_fail_with_the_reason_and_refused_files_stay
         .on_task_error(move |task| error_codes.lock().unwrap().push(task.code.clone()))
         .spawn();
     let until_done = async {
-        while test.files("done").len() < 4 || test.files("failed").len() < 8 {
+        let reported = || errors.lock().unwrap().len();
+        while test.files("done").len() < 4 || test.files("failed").len() < 8 || reported() < 4 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
