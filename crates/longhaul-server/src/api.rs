@@ -2,8 +2,6 @@
 //! response.
 
 pub(crate) mod agents;
-pub(crate) mod batches;
-pub(crate) mod chains;
 pub(crate) mod create_run;
 pub(crate) mod events;
 pub(crate) mod gates;
@@ -11,10 +9,7 @@ pub(crate) mod health;
 pub(crate) mod inboxes;
 pub(crate) mod keys;
 pub(crate) mod lanes;
-pub(crate) mod rules;
 pub(crate) mod runs;
 pub(crate) mod schedules;
-pub(crate) mod send_event;
-pub(crate) mod spend;
 pub(crate) mod steer;
 pub(crate) mod threads;

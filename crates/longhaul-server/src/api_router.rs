@@ -7,22 +7,22 @@ use axum::routing::{MethodFilter, on};
 use longhaul_api::operation::{Method, Operation};
 use longhaul_api::operations::*;
 use longhaul_api::path::PathParams;
+use longhaul_engine::view::gate_view;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use utoipa::openapi::OpenApi;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::{
-    agents, batches, chains, events, gates, health, inboxes, keys, lanes, rules, runs, schedules,
-    send_event, spend, steer, threads,
+    agents, create_run, events, gates, health, inboxes, keys, lanes, runs, schedules, steer,
+    threads,
 };
 use crate::app::App;
-use crate::call::{Call, IntoReply};
-use crate::openapi::{add_field_aliases, add_operation, empty_document, inline_schemas};
+use crate::call::{Call, IntoReply, Reply};
+use crate::openapi::Document;
 use crate::problem::Problem;
 
 /// Adds one operation to the OpenAPI document.
-type DescribeOperation = Box<dyn Fn(&mut OpenApi)>;
+type DescribeOperation = Box<dyn Fn(&mut Document)>;
 
 /// Routes of the API, and the functions that describe them.
 pub(crate) struct ApiRoutes {
@@ -32,57 +32,56 @@ pub(crate) struct ApiRoutes {
 
 /// Returns the routes of all API operations.
 pub(crate) fn api_routes() -> ApiRoutes {
-    ApiRoutes { router: Router::new(), descriptions: Vec::new() }
-        .operation(SUBMIT_RUN, runs::submit_run)
-        .operation(LIST_RUNS, runs::list_runs)
-        .operation(SUBMIT_BATCH, batches::submit_batch)
-        .operation(SHOW_BATCH, batches::show_batch)
-        .operation(SHOW_RUN, runs::show_run)
-        .operation(SHOW_TRANSCRIPT, runs::show_transcript)
-        .operation(WHY, runs::explain_run)
-        .operation(READ_EVENTS, events::read_run_events)
-        .operation(STEER, steer::send_steer)
-        .operation(LIST_STEERS, steer::list_steers)
-        .operation(UPDATE_STEER, steer::edit_queued_steer)
-        .operation(WITHDRAW_STEER, steer::withdraw_steer)
-        .operation(CANCEL_RUN, runs::cancel_run)
-        .operation(CLOSE_RUN, runs::close_run)
-        .operation(PAUSE_RUN, runs::pause_run)
-        .operation(RESUME_RUN, runs::resume_run)
-        .operation(RETRY_RUN, runs::retry_run)
-        .operation(FREE_EFFECT_KEY, runs::free_effect_key)
+    let routes = ApiRoutes { router: Router::new(), descriptions: Vec::new() };
+    add_run_operations(routes)
         .operation(STREAM_ALL_EVENTS, events::stream_all_events)
-        .operation(SEND_EVENT, send_event::send_event)
+        .operation(SEND_EVENT, create_run::send_event)
         .operation(LIST_GATES, gates::list_gates)
         .operation(RAISE_GATE, gates::raise_gate)
-        .operation(SHOW_GATE, gates::show_gate)
+        .operation(SHOW_GATE, |call| async move {
+            Ok(Reply::ok(gate_view(&call.longhaul().get_gate(call.path).await?)))
+        })
         .operation(ANSWER_GATE, gates::answer_gate)
         .operation(CREATE_LINK, gates::create_gate_link)
-        .operation(LIST_RULES, rules::list_rules)
-        .operation(REVOKE_RULE, rules::revoke_rule)
+        .operation(LIST_RULES, gates::list_rules)
+        .operation(REVOKE_RULE, gates::revoke_rule)
         .operation(POST_TASK, inboxes::submit_task_to_inbox)
         .operation(LIST_INBOXES, inboxes::list_inboxes)
-        .operation(SHOW_INBOX, inboxes::show_inbox)
+        .operation(SHOW_INBOX, |call| async move {
+            let _permit = call.ctx.app.acquire_journal_read_permit().await?;
+            let agents = &call.ctx.app.options().inboxes;
+            Ok(Reply::ok(call.longhaul().inbox(&call.path, agents).await?))
+        })
         .operation(LIST_AGENTS, agents::list_agents)
         .operation(SHOW_AGENT, agents::show_agent)
         .operation(SHOW_AGENT_STATS, agents::show_agent_stats)
-        .operation(LIST_CHAINS, chains::list_chains)
-        .operation(SHOW_CHAIN, chains::show_chain)
-        .operation(LIST_SCHEDULES, schedules::list_schedules)
+        .operation(LIST_CHAINS, |call| async move { Ok(Reply::list(call.longhaul().chains())) })
+        .operation(SHOW_CHAIN, agents::show_chain)
+        .operation(LIST_SCHEDULES, |call| async move {
+            Ok(Reply::list(call.longhaul().schedules().await?))
+        })
         .operation(CREATE_SCHEDULE, schedules::create_schedule)
-        .operation(SHOW_SCHEDULE, schedules::show_schedule)
+        .operation(SHOW_SCHEDULE, |call| async move {
+            Ok(Reply::ok(call.longhaul().schedule(&call.path.0).await?))
+        })
         .operation(DELETE_SCHEDULE, schedules::delete_schedule)
         .operation(RUN_SCHEDULE, schedules::run_schedule)
         .operation(LIST_LANES, lanes::list_lanes)
-        .operation(SHOW_LANE, lanes::show_lane)
+        .operation(SHOW_LANE, |call| async move {
+            Ok(Reply::ok(call.longhaul().lane(&call.path).await?))
+        })
         .operation(PAUSE_LANE, lanes::pause_lane)
         .operation(RESUME_LANE, lanes::resume_lane)
         .operation(LIST_THREAD_MESSAGES, threads::list_thread_messages)
         .operation(ADD_THREAD_MESSAGE, threads::add_thread_message)
         .operation(CLEAR_THREAD, threads::clear_thread)
-        .operation(LIST_SPEND, spend::list_spend)
-        .operation(RAISE_CAP, spend::raise_cap)
-        .operation(LIST_KEYS, keys::list_keys)
+        .operation(LIST_SPEND, |call| async move {
+            Ok(Reply::list(call.longhaul().list_spend_caps().await?))
+        })
+        .operation(RAISE_CAP, lanes::raise_cap)
+        .operation(LIST_KEYS, |call| async move {
+            Ok(Reply::list(call.longhaul().list_api_keys().await?))
+        })
         .operation(CREATE_KEY, keys::create_key)
         .operation(REVOKE_KEY, keys::revoke_key)
         .operation(CREATE_TICKET, keys::create_login_ticket)
@@ -91,14 +90,49 @@ pub(crate) fn api_routes() -> ApiRoutes {
         .public_operation(VERSION, health::show_version)
 }
 
+fn add_run_operations(routes: ApiRoutes) -> ApiRoutes {
+    routes
+        .operation(SUBMIT_RUN, create_run::submit_run)
+        .operation(LIST_RUNS, runs::list_runs)
+        .operation(SUBMIT_BATCH, create_run::submit_batch)
+        .operation(SHOW_BATCH, |call| async move {
+            let permit = call.ctx.app.acquire_journal_read_permit().await?;
+            Ok(Reply::ok(call.longhaul().batch(call.path).await?).holding(permit))
+        })
+        .operation(SHOW_RUN, |call| async move {
+            let _permit = call.ctx.app.acquire_journal_read_permit().await?;
+            Ok(Reply::ok(call.longhaul().get_run(call.path).await?))
+        })
+        .operation(SHOW_TRANSCRIPT, |call| async move {
+            // The view is in memory until it is sent.
+            let permit = call.ctx.app.acquire_transcript_permit().await?;
+            Ok(Reply::ok(call.longhaul().transcript(call.path).await?).holding(permit))
+        })
+        .operation(WHY, |call| async move {
+            let _permit = call.ctx.app.acquire_journal_read_permit().await?;
+            Ok(Reply::ok(call.longhaul().explain_run(call.path).await?))
+        })
+        .operation(READ_EVENTS, events::read_run_events)
+        .operation(STEER, steer::send_steer)
+        .operation(LIST_STEERS, |call| async move {
+            let _permit = call.ctx.app.acquire_journal_read_permit().await?;
+            Ok(Reply::list(call.longhaul().list_steers(call.path).await?))
+        })
+        .operation(UPDATE_STEER, steer::edit_queued_steer)
+        .operation(WITHDRAW_STEER, steer::withdraw_steer)
+        .operation(CANCEL_RUN, runs::cancel_run)
+        .operation(CLOSE_RUN, runs::close_run)
+        .operation(PAUSE_RUN, runs::pause_run)
+        .operation(RESUME_RUN, runs::resume_run)
+        .operation(RETRY_RUN, runs::retry_run)
+        .operation(FREE_EFFECT_KEY, runs::free_effect_key)
+}
+
 /// Builds the OpenAPI 3.1 document of the API.
 pub fn openapi_document() -> Value {
-    let mut document = empty_document();
+    let mut document = Document::default();
     api_routes().descriptions.iter().for_each(|describe| describe(&mut document));
-    add_field_aliases(&mut document);
-    let mut document = serde_json::to_value(document).unwrap_or_default();
-    inline_schemas(&mut document);
-    document
+    document.into_json()
 }
 
 impl ApiRoutes {
@@ -147,7 +181,7 @@ impl ApiRoutes {
         B: ToSchema + 'static,
         A: ToSchema + 'static,
     {
-        let describe = move |document: &mut OpenApi| add_operation(document, &operation);
+        let describe = move |document: &mut Document| document.add_operation(&operation);
         self.descriptions.push(Box::new(describe));
         self
     }

@@ -1,9 +1,13 @@
 //! A call of an API operation: the request after its caller, path, query and body were checked, and
 //! the reply of its handler.
 
+use axum::body::Bytes;
 use axum::extract::Request;
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use longhaul_api::list::List;
 use longhaul_api::operation::{NoQuery, Operation};
 use longhaul_api::path::PathParams;
 use longhaul_core::access::Role;
@@ -16,15 +20,13 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::app::App;
 use crate::body::parse_request_body;
-use crate::caller::{require_caller_identity, require_role};
-use crate::idempotency::{RequestAttempt, caller_scoped_idempotency_key, idempotency_key_header};
+use crate::idempotency::{
+    OneTimeSecretMarker, RequestAttempt, caller_scoped_idempotency_key, idempotency_key_header,
+};
 use crate::middleware::auth::Credential;
 use crate::params::{parse_path, parse_query};
 use crate::peer::request_base_url;
 use crate::problem::Problem;
-use crate::response::{
-    OneTimeSecretMarker, created_response, json_response, ok_response_with_memory_permit,
-};
 
 /// A call of an operation with these path parameters, body and query.
 pub(crate) struct Call<P = (), B = (), Q = NoQuery> {
@@ -76,6 +78,13 @@ where
     }
 }
 
+impl<P, B, Q> Call<P, B, Q> {
+    /// Returns the engine.
+    pub(crate) fn longhaul(&self) -> &Longhaul {
+        self.ctx.longhaul()
+    }
+}
+
 impl Context {
     /// Returns the engine.
     pub(crate) fn longhaul(&self) -> &Longhaul {
@@ -121,6 +130,33 @@ impl Context {
     }
 }
 
+/// Returns the caller of a request, or an error unless the caller has at least this role.
+pub(crate) fn require_caller_identity(
+    parts: &Parts,
+    required: Role,
+) -> Result<CallerIdentity, Problem> {
+    // The auth middleware lets no unauthenticated request pass; this check is a second barrier.
+    let Some(identity) = parts.extensions.get::<CallerIdentity>() else {
+        return Err(Problem::forbidden("authentication required"));
+    };
+    require_role(identity, required)?;
+    Ok(identity.clone())
+}
+
+/// Returns an error unless the caller has at least this role.
+pub(crate) fn require_role(identity: &CallerIdentity, required: Role) -> Result<(), Problem> {
+    if identity.principal.role >= required {
+        return Ok(());
+    }
+    let (actual_role, required_role) = (identity.principal.role.as_str(), required.as_str());
+    let message = format!(
+        "this request needs the role {required_role}, but your key has the role {actual_role}"
+    );
+    Err(Problem::forbidden(message).with_hint(format!(
+        "ask an admin for a key: longhaul keys new NAME --role {required_role}"
+    )))
+}
+
 /// Reply of a handler: the answer with its HTTP status.
 pub(crate) struct Reply<A> {
     answer: A,
@@ -129,6 +165,9 @@ pub(crate) struct Reply<A> {
     permit: Option<OwnedSemaphorePermit>,
     has_secret: bool,
 }
+
+/// What the handler of an operation with the answer `A` returns.
+pub(crate) type ReplyResult<A> = Result<Reply<A>, Problem>;
 
 impl<A> Reply<A> {
     pub(crate) const fn ok(answer: A) -> Self {
@@ -158,6 +197,13 @@ impl<A> Reply<A> {
     }
 }
 
+impl<A> Reply<List<A>> {
+    /// Creates the reply with a complete list.
+    pub(crate) const fn list(data: Vec<A>) -> Self {
+        Self::ok(List { data, next: None })
+    }
+}
+
 /// What a handler of an operation with the answer `A` may return.
 pub(crate) trait IntoReply<A> {
     fn into_response(self) -> Result<Response, Problem>;
@@ -165,11 +211,16 @@ pub(crate) trait IntoReply<A> {
 
 impl<A: Serialize> IntoReply<A> for Reply<A> {
     fn into_response(self) -> Result<Response, Problem> {
-        let mut response = match (self.location, self.permit) {
-            (Some(location), _) => created_response(&location, &self.answer)?,
-            (None, Some(permit)) => ok_response_with_memory_permit(&self.answer, permit)?,
-            (None, None) => json_response(self.status, &self.answer)?,
-        };
+        let bytes = serde_json::to_vec(&self.answer).map_err(|error| {
+            tracing::error!(%error, "could not serialize a response");
+            Problem::internal_error()
+        })?;
+        let body = Bytes::from_owner(BodyBytes { bytes, _permit: self.permit });
+        let mut response =
+            (self.status, [(CONTENT_TYPE, "application/json")], body).into_response();
+        if let Some(location) = self.location.and_then(|at| HeaderValue::try_from(at).ok()) {
+            response.headers_mut().insert(LOCATION, location);
+        }
         if self.has_secret {
             response.extensions_mut().insert(OneTimeSecretMarker);
         }
@@ -181,5 +232,60 @@ impl<A: Serialize> IntoReply<A> for Reply<A> {
 impl<A> IntoReply<A> for Response {
     fn into_response(self) -> Result<Response, Problem> {
         Ok(self)
+    }
+}
+
+/// Bytes of a response body, with the permit to hold them in memory until the last byte is sent. The
+/// body alone could not hold the permit: hyper drops the body while its bytes still wait to be
+/// written.
+struct BodyBytes {
+    bytes: Vec<u8>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for BodyBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Turns a list that was read with one item more than `limit` into a page. If there was an extra
+/// item, `next` of the page is the name of its last item, after which the next page starts.
+pub(crate) fn paginate<T>(
+    mut data: Vec<T>,
+    limit: usize,
+    item_name: impl Fn(&T) -> String,
+) -> List<T> {
+    let has_more = data.len() > limit;
+    data.truncate(limit);
+    let next = data.last().filter(|_| has_more).map(item_name);
+    List { data, next }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http_body_util::BodyExt as _;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_permit_is_held_until_the_response_bytes_are_dropped() {
+        let permits = Arc::new(Semaphore::new(1));
+        let permit = Arc::clone(&permits).acquire_owned().await.unwrap();
+        let response = Reply::ok("text").holding(permit).into_response().unwrap();
+        // Like hyper: the body is dropped at its end, while its bytes wait to be written.
+        let mut body = response.into_body();
+        let frame = body.frame().await.unwrap().unwrap();
+        drop(body);
+        let mut bytes = frame.into_data().unwrap();
+        assert_eq!((&*bytes, permits.available_permits()), (&b"\"text\""[..], 0));
+        let chunk = bytes.split_to(3);
+        drop(chunk);
+        assert_eq!(permits.available_permits(), 0);
+        drop(bytes);
+        assert_eq!(permits.available_permits(), 1);
     }
 }

@@ -26,56 +26,31 @@ fn problem_of_error(error: &Error) -> Problem {
             return Problem::internal_error();
         }
         Error::Rejected(refusal) => rejection_status(refusal),
-        Error::RunNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/runs lists all runs"),
+        Error::RunNotFound(_) => not_found("GET /v1/runs lists all runs"),
         Error::BatchNotFound(_) => {
-            (StatusCode::NOT_FOUND, "POST /v1/runs/batch answers with the id of the batch")
+            not_found("POST /v1/runs/batch answers with the id of the batch")
         }
-        Error::GateNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/gates lists all gates"),
-        Error::RuleNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/rules lists them all"),
-        Error::KeyNotInDoubt(_) => {
-            (StatusCode::CONFLICT, "GET the run to see the outcomes of its calls")
-        }
-        Error::SteerNotFound(_) => {
-            (StatusCode::NOT_FOUND, "GET /v1/runs/{id}/steer lists the run's messages")
-        }
-        Error::AgentNotFound { .. } => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/agents lists all agents")
-        }
-        Error::ChainNotFound { .. } => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/chains lists all chains")
-        }
-        Error::ScheduleNotFound(_) => {
-            (StatusCode::NOT_FOUND, "GET /v1/schedules lists all schedules")
-        }
-        Error::ScheduleExists(_) => {
-            (StatusCode::CONFLICT, "choose another name, or delete that schedule first")
-        }
-        Error::InvalidSchedule(_) => (StatusCode::UNPROCESSABLE_ENTITY, "fix it and send it again"),
-        Error::KeyNotFound(_) => (StatusCode::NOT_FOUND, "GET /v1/keys lists all keys"),
-        Error::KeyNameTaken(_) => {
-            (StatusCode::CONFLICT, "choose another name, or revoke that key first")
-        }
-        Error::IdempotencyKeyReused => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "use a new Idempotency-Key for a new request")
-        }
-        Error::LaneFull(_) => {
-            (StatusCode::TOO_MANY_REQUESTS, "wait until some have ended, or use another lane")
-        }
-        Error::LaneBusy { .. } => {
-            (StatusCode::CONFLICT, "wait until the runs of this lane have ended")
-        }
-        Error::OverCap { .. } => (
-            StatusCode::TOO_MANY_REQUESTS,
+        Error::GateNotFound(_) => not_found("GET /v1/gates lists all gates"),
+        Error::RuleNotFound(_) => not_found("GET /v1/rules lists them all"),
+        Error::KeyNotInDoubt(_) => conflict("GET the run to see the outcomes of its calls"),
+        Error::SteerNotFound(_) => not_found("GET /v1/runs/{id}/steer lists the run's messages"),
+        Error::AgentNotFound { .. } => unprocessable("GET /v1/agents lists all agents"),
+        Error::ChainNotFound { .. } => unprocessable("GET /v1/chains lists all chains"),
+        Error::ScheduleNotFound(_) => not_found("GET /v1/schedules lists all schedules"),
+        Error::ScheduleExists(_) => conflict("choose another name, or delete that schedule first"),
+        Error::InvalidSchedule(_) => unprocessable("fix it and send it again"),
+        Error::KeyNotFound(_) => not_found("GET /v1/keys lists all keys"),
+        Error::KeyNameTaken(_) => conflict("choose another name, or revoke that key first"),
+        Error::IdempotencyKeyReused => unprocessable("use a new Idempotency-Key for a new request"),
+        Error::LaneFull(_) => too_many("wait until some have ended, or use another lane"),
+        Error::LaneBusy { .. } => conflict("wait until the runs of this lane have ended"),
+        Error::OverCap { .. } => too_many(
             "wait until the window of the cap ends, or raise it: POST /v1/spend/{name}/raise",
         ),
-        Error::CapNotFound { .. } => (StatusCode::NOT_FOUND, "GET /v1/spend lists all caps"),
-        Error::InvalidRaise(_) => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "GET /v1/spend shows the caps and their limits")
-        }
-        Error::Contention(_) => (StatusCode::CONFLICT, "try again"),
-        Error::Template { .. } => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "check the agent's file: longhaul agents check")
-        }
+        Error::CapNotFound { .. } => not_found("GET /v1/spend lists all caps"),
+        Error::InvalidRaise(_) => unprocessable("GET /v1/spend shows the caps and their limits"),
+        Error::Contention(_) => conflict("try again"),
+        Error::Template { .. } => unprocessable("check the agent's file: longhaul agents check"),
     };
     let mut problem = Problem::new(status, error.code(), error.to_string()).with_hint(hint);
     if status == StatusCode::TOO_MANY_REQUESTS {
@@ -85,20 +60,13 @@ fn problem_of_error(error: &Error) -> Problem {
         let seconds = u32::try_from(retry_after.0.div_ceil(1_000)).unwrap_or(u32::MAX);
         problem = problem.with_retry_after(seconds);
     }
-    problem.suggestion = suggestion_in_error(error).cloned();
-    problem
-}
-
-/// Returns the known name that is most similar to the unknown name in the error. `None` means that
-/// the error has no such suggestion.
-fn suggestion_in_error(error: &Error) -> Option<&String> {
-    let (Error::AgentNotFound { suggestion, .. }
+    if let Error::AgentNotFound { suggestion, .. }
     | Error::ChainNotFound { suggestion, .. }
-    | Error::CapNotFound { suggestion, .. }) = error
-    else {
-        return None;
-    };
-    suggestion.as_ref()
+    | Error::CapNotFound { suggestion, .. } = error
+    {
+        problem.suggestion.clone_from(suggestion);
+    }
+    problem
 }
 
 /// Returns the error response for a request whose change is committed but whose result can't be
@@ -149,55 +117,61 @@ fn store_problem(store_error: &StoreError, code: &'static str) -> Problem {
     }
 }
 
-const fn rejection_status(refusal: &Rejection) -> (StatusCode, &'static str) {
+/// HTTP status of an error response, and its hint.
+type StatusAndHint = (StatusCode, &'static str);
+
+const fn conflict(hint: &'static str) -> StatusAndHint {
+    (StatusCode::CONFLICT, hint)
+}
+
+const fn not_found(hint: &'static str) -> StatusAndHint {
+    (StatusCode::NOT_FOUND, hint)
+}
+
+const fn unprocessable(hint: &'static str) -> StatusAndHint {
+    (StatusCode::UNPROCESSABLE_ENTITY, hint)
+}
+
+const fn too_many(hint: &'static str) -> StatusAndHint {
+    (StatusCode::TOO_MANY_REQUESTS, hint)
+}
+
+const fn rejection_status(refusal: &Rejection) -> StatusAndHint {
     match refusal {
-        Rejection::Ended(_) => (StatusCode::CONFLICT, "GET the run to see how it ended"),
-        Rejection::GateClosed { .. } => {
-            (StatusCode::CONFLICT, "GET the run to see its current status")
-        }
+        Rejection::Ended(_) => conflict("GET the run to see how it ended"),
+        Rejection::GateClosed { .. } => conflict("GET the run to see its current status"),
         Rejection::GateExpired(_) => (StatusCode::GONE, "GET the run to see what followed"),
-        Rejection::DigestChanged => (StatusCode::CONFLICT, "GET the gate and review it again"),
-        Rejection::DigestMissing => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "send the `digest` of the gate that was shown")
-        }
+        Rejection::DigestChanged => conflict("GET the gate and review it again"),
+        Rejection::DigestMissing => unprocessable("send the `digest` of the gate that was shown"),
         Rejection::InvalidDecision { .. } => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "the gate's `decisions` lists the allowed decisions")
+            unprocessable("the gate's `decisions` lists the allowed decisions")
         }
-        Rejection::InvalidAnswer(_) => (
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "GET the gate: `options` or `schema` says which answers are valid",
-        ),
+        Rejection::InvalidAnswer(_) => {
+            unprocessable("GET the gate: `options` or `schema` says which answers are valid")
+        }
         Rejection::ScopeNotOffered { .. } => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "the gate's `scopes` lists the offered scopes")
+            unprocessable("the gate's `scopes` lists the offered scopes")
         }
-        Rejection::RulesFull(_) => {
-            (StatusCode::CONFLICT, "revoke some of them: GET /v1/rules lists them")
-        }
-        Rejection::RuleRevoked { .. } => (StatusCode::CONFLICT, "nothing to do"),
+        Rejection::RulesFull(_) => conflict("revoke some of them: GET /v1/rules lists them"),
         Rejection::SelfApproval => (StatusCode::FORBIDDEN, "another person must decide"),
-        Rejection::AlreadyVoted(_) => (StatusCode::CONFLICT, "other approvers must answer now"),
-        Rejection::SteerSettled(_) => (StatusCode::CONFLICT, "send a new message"),
-        Rejection::SteersFull(_) => {
-            (StatusCode::TOO_MANY_REQUESTS, "wait until the run has read some, or withdraw one")
-        }
-        Rejection::NotFailed(_) => (StatusCode::CONFLICT, "GET the run to see its status"),
-        Rejection::BudgetNotRaised { .. } => (StatusCode::CONFLICT, "send a higher cap"),
-        Rejection::NoCapToRaise(_) => (StatusCode::CONFLICT, "GET the run to see its budget"),
-        Rejection::TreeBudgetExhausted(_) => {
-            (StatusCode::CONFLICT, "resume that run with a budget")
-        }
-        Rejection::NotOpen(_) => (StatusCode::CONFLICT, "POST .../cancel ends any run"),
+        Rejection::AlreadyVoted(_) => conflict("other approvers must answer now"),
+        Rejection::SteerSettled(_) => conflict("send a new message"),
+        Rejection::SteersFull(_) => too_many("wait until the run has read some, or withdraw one"),
+        Rejection::BudgetNotRaised { .. } => conflict("send a higher cap"),
+        Rejection::NoCapToRaise(_) => conflict("GET the run to see its budget"),
+        Rejection::TreeBudgetExhausted(_) => conflict("resume that run with a budget"),
+        Rejection::NotOpen(_) => conflict("POST .../cancel ends any run"),
         Rejection::OpenGate(_) => {
-            (StatusCode::CONFLICT, "answer the gate first; POST .../cancel ends the run anyway")
+            conflict("answer the gate first; POST .../cancel ends the run anyway")
         }
-        Rejection::AlreadyInState(_) | Rejection::NotPaused(_) => {
-            (StatusCode::CONFLICT, "nothing to do")
+        Rejection::AlreadyInState(_) | Rejection::NotPaused(_) | Rejection::RuleRevoked { .. } => {
+            conflict("nothing to do")
         }
-        Rejection::InvalidState { .. } | Rejection::CallNotRunning(_) => {
-            (StatusCode::CONFLICT, "GET the run to see its status")
+        Rejection::InvalidState { .. } | Rejection::CallNotRunning(_) | Rejection::NotFailed(_) => {
+            conflict("GET the run to see its status")
         }
         Rejection::TooLong { .. } | Rejection::Empty(_) | Rejection::InvalidTask(_) => {
-            (StatusCode::UNPROCESSABLE_ENTITY, "fix it and send it again")
+            unprocessable("fix it and send it again")
         }
     }
 }

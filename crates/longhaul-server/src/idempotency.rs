@@ -23,7 +23,6 @@ use longhaul_engine::handle::{CallerIdentity, check_idempotency_key};
 use crate::app::App;
 use crate::body;
 use crate::problem::Problem;
-use crate::response::OneTimeSecretMarker;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -35,6 +34,10 @@ pub(crate) struct RequestAttempt {
     pub(crate) key: IdempotencyKey,
     pub(crate) effect: Option<IdempotentRequestEffect>,
 }
+
+/// Response extension that marks a body with a secret. Such a body is not stored for retries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OneTimeSecretMarker;
 
 /// Middleware that runs a request at most once if it has an `Idempotency-Key`.
 pub(crate) async fn handle_idempotency_key(
@@ -193,12 +196,10 @@ fn replay_response(stored: StoredHttpResponse) -> Result<Response, Problem> {
             .with_hint("create another one with a new Idempotency-Key"));
     }
     let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
-    let mut response = (status, stored.body).into_response();
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+    let headers = [(CONTENT_TYPE, "application/json"), (IDEMPOTENCY_REPLAYED, "true")];
+    let mut response = (status, headers, stored.body).into_response();
     if let Some(at) = stored.location.and_then(|at| HeaderValue::from_str(&at).ok()) {
-        headers.insert(LOCATION, at);
+        response.headers_mut().insert(LOCATION, at);
     }
     Ok(response)
 }

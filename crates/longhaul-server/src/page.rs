@@ -3,16 +3,11 @@
 
 pub(crate) mod index;
 pub(crate) mod link;
-pub(crate) mod style;
-
-use std::fmt;
 
 use askama::Template;
-use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName};
 use axum::response::{IntoResponse as _, Response};
-
-use longhaul_core::sanitize::sanitize_text;
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -24,23 +19,6 @@ const ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'none'";
 
-/// Text of models, tools and people as a page shows it, with a visible mark in place of each
-/// character that is invisible or reverses the text around it.
-#[derive(Debug, Default)]
-pub(crate) struct ShownText(String);
-
-impl<T: AsRef<str>> From<T> for ShownText {
-    fn from(text: T) -> Self {
-        Self(sanitize_text(text.as_ref()))
-    }
-}
-
-impl fmt::Display for ShownText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// Renders a page template as an HTTP response.
 pub(crate) fn render_page(
     status: StatusCode,
@@ -50,16 +28,12 @@ pub(crate) fn render_page(
         tracing::error!(%error, "could not render a page");
         Problem::internal_error()
     })?;
-    let mut response = (status, text).into_response();
-    let headers = response.headers_mut();
-    for (name, value) in [
+    let headers = [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
         (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
         (ROBOTS_TAG, "noindex, nofollow"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    Ok(response)
+    ];
+    Ok((status, headers, text).into_response())
 }
 
 /// A page with a title, lines of text and optional commands to run.
@@ -82,4 +56,11 @@ pub(crate) fn render_message_page(
     let version = &app.options().version;
     let commands = &[];
     render_page(status, &MessagePage { version, title, lines, commands })
+}
+
+/// Serves the style sheet that is compiled into the binary. It loads nothing from other hosts.
+pub(crate) async fn serve_style_sheet() -> Response {
+    let headers =
+        [(CONTENT_TYPE, "text/css; charset=utf-8"), (CACHE_CONTROL, "public, max-age=300")];
+    (headers, include_str!("../templates/style.css")).into_response()
 }

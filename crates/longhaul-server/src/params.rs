@@ -111,9 +111,10 @@ impl Param {
         let name = &self.name;
         match self.values.as_slice() {
             [value] if !value.is_empty() => Ok(value),
-            [_, _, ..] => {
-                Err(Problem::unprocessable(format!("the parameter `{name}` is given twice")).into())
-            }
+            [_, _, ..] => Err(Problem::unprocessable(format!(
+                "the parameter `{name}` is given more than once"
+            ))
+            .into()),
             [] | [_] => Err(Problem::unprocessable(format!("the parameter `{name}` is empty"))
                 .with_hint("leave it out, or give a value")
                 .into()),

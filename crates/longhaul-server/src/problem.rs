@@ -112,14 +112,11 @@ impl Problem {
 
     /// Converts the problem to the HTTP response to the request with this id.
     pub(crate) fn to_response(&self, request_id: &str) -> Response {
-        let body = self.to_api_problem(request_id);
-        let text = serde_json::to_vec(&body).unwrap_or_default();
-        let mut response = (self.status, text).into_response();
-        let headers = response.headers_mut();
-        let kind = HeaderValue::from_static("application/problem+json");
-        headers.insert(CONTENT_TYPE, kind);
+        let text = serde_json::to_vec(&self.to_api_problem(request_id)).unwrap_or_default();
+        let kind = [(CONTENT_TYPE, "application/problem+json")];
+        let mut response = (self.status, kind, text).into_response();
         if let Some(seconds) = self.retry_after {
-            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }

@@ -2,23 +2,24 @@
 //! router, so each of them is documented.
 
 use axum::Router;
+use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
+use longhaul_core::access::Role;
 
 use crate::api_router::{api_routes, openapi_document};
 use crate::app::App;
-use crate::caller::Viewer;
+use crate::call::{IntoReply as _, Reply, require_caller_identity};
 use crate::idempotency::handle_idempotency_key;
 use crate::middleware::auth::authentication_middleware;
-use crate::middleware::host::reject_unknown_hosts;
-use crate::middleware::origin::reject_cross_site_requests;
+use crate::middleware::guards::{
+    limit_response_time, reject_cross_site_requests, reject_unknown_hosts,
+};
 use crate::middleware::request_id::assign_request_id;
-use crate::middleware::timeout::limit_response_time;
 use crate::page;
 use crate::problem::Problem;
-use crate::response::ok_response;
 
 /// Builds the router with all routes and middleware. The middleware added last runs first.
 pub(crate) fn build_router(app: App) -> Router {
@@ -26,7 +27,7 @@ pub(crate) fn build_router(app: App) -> Router {
         .router
         .route("/openapi.json", get(serve_openapi_document))
         .route("/", get(page::index::serve_start_page))
-        .route("/style.css", get(page::style::serve_style_sheet))
+        .route("/style.css", get(page::serve_style_sheet))
         .route(
             "/a/{token}",
             get(page::link::show_link_page).post(page::link::answer_gate_from_form),
@@ -43,8 +44,9 @@ pub(crate) fn build_router(app: App) -> Router {
 }
 
 /// Serves the OpenAPI document of the API.
-async fn serve_openapi_document(_: Viewer) -> Result<Response, Problem> {
-    ok_response(&openapi_document())
+async fn serve_openapi_document(parts: Parts) -> Result<Response, Problem> {
+    require_caller_identity(&parts, Role::Viewer)?;
+    Reply::ok(openapi_document()).into_response()
 }
 
 async fn unknown_path_problem(uri: Uri) -> Problem {

@@ -1,21 +1,76 @@
-//! Checks tasks before they are submitted.
+//! API handlers that submit tasks: as a run, as a batch of runs, or as an event for an agent. Tasks are
+//! checked before they are submitted.
 
 use std::sync::Arc;
 
 use axum::http::StatusCode;
+use longhaul_api::inbox::NewEventBody;
 use longhaul_api::run::RunView;
+use longhaul_api::task::{BatchView, NewBatchBody};
 use longhaul_api::task::{ChainChoice, Task};
 use longhaul_core::access::Role;
 use longhaul_core::chain::ChainSpec;
+use longhaul_core::raw::RawJson;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::handle::UnpricedModel;
 
-use crate::call::{Context, Reply};
+use crate::call::{Call, Context, Reply, ReplyResult};
 use crate::problem::Problem;
+
+pub(crate) async fn submit_run(Call { ctx, body, .. }: Call<(), Task>) -> ReplyResult<RunView> {
+    let mut task = check_run_body(body, ctx.by())?;
+    task.idempotency_key = ctx.scoped_idempotency_key()?;
+    Ok(submitted_run_reply(submit_task(&ctx, task).await?))
+}
+
+pub(crate) async fn submit_batch(
+    Call { ctx, body, .. }: Call<(), NewBatchBody>,
+) -> ReplyResult<BatchView> {
+    let mut tasks = Vec::with_capacity(body.runs.len());
+    for (index, run) in body.runs.into_iter().enumerate() {
+        let at_index = |problem: Problem| {
+            let detail = format!("`runs[{index}]`: {}", problem.detail);
+            problem.with_detail(detail)
+        };
+        let task = check_run_body(run, ctx.by()).map_err(at_index)?;
+        check_task_agent_and_budget(&ctx, &task).map_err(at_index)?;
+        tasks.push(task);
+    }
+    if let Some(first) = tasks.first_mut() {
+        first.idempotency_key = ctx.scoped_idempotency_key()?;
+    }
+    let batch = ctx.longhaul().submit_batch(tasks, body.mode).await?;
+    let (id, runs, caller) = (batch.id, batch.runs.len(), ctx.by());
+    tracing::info!(batch = %id, runs, caller, "batch submitted");
+    Ok(Reply::created(format!("/v1/batches/{id}"), batch))
+}
+
+pub(crate) async fn send_event(
+    Call { ctx, body, .. }: Call<(), NewEventBody>,
+) -> ReplyResult<RunView> {
+    let task = Task {
+        agent: Some(body.agent),
+        input: body.payload.unwrap_or_else(|| RawJson::from_serialize(&"")),
+        event: Some(body.kind),
+        actor: body.actor,
+        links: body.links,
+        lane: body.lane,
+        thread: body.thread,
+        resource: body.resource,
+        submitter: Some(ctx.by().to_owned()),
+        idempotency_key: ctx.scoped_idempotency_key()?,
+        ..Task::default()
+    };
+    Ok(submitted_run_reply(submit_task(&ctx, task).await?))
+}
 
 /// Checks which fields of the body of a new run exclude or need each other, and returns it as a task
 /// that this caller submits.
-pub(crate) fn check_run_body(body: Task, submitter: &str) -> Result<Task, Problem> {
+fn check_run_body(body: Task, submitter: &str) -> Result<Task, Problem> {
+    if body.sandbox.is_some() {
+        let message = "`sandbox` is not supported by this build yet";
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "unsupported", message));
+    }
     let detail = match (&body.agent, &body.chain) {
         (None, None) => {
             return Err(Problem::unprocessable("missing field `agent` or `chain`")
@@ -48,7 +103,7 @@ pub(crate) fn submitted_run_reply(view: RunView) -> Reply<RunView> {
 }
 
 /// Checks the agent, model, context and budget of a task.
-pub(crate) fn check_task_agent_and_budget(ctx: &Context, task: &Task) -> Result<(), Problem> {
+fn check_task_agent_and_budget(ctx: &Context, task: &Task) -> Result<(), Problem> {
     let longhaul = ctx.longhaul();
     let agents = resolve_agents_of_task(ctx, task)?;
     // The process that drives the run may have other keys and models than a command beside it.
@@ -66,7 +121,7 @@ pub(crate) fn check_task_agent_and_budget(ctx: &Context, task: &Task) -> Result<
     if let Some(undeclared_name) = task.context.keys().find(|name| !is_declared(name)) {
         return Err(Problem::unprocessable(undeclared_context_message(undeclared_name, &agents)));
     }
-    if let Some(agent) = longhaul.agent_with_exceeded_budget(&agents, task) {
+    if let Some(agent) = longhaul.agent_over_budget(&agents, task) {
         ctx.require_role(Role::Approver).map_err(|problem| {
             let detail = format!(
                 "the run would have a higher budget than its agent `{agent}`: {}",
@@ -92,10 +147,7 @@ fn check_models_have_price(
     agents: &[Arc<Agent>],
     task: &Task,
 ) -> Result<(), Problem> {
-    require_approver_for_unpriced_model(
-        ctx,
-        ctx.longhaul().unpriced_model_under_limit(agents, task),
-    )
+    require_approver_for_unpriced_model(ctx, ctx.longhaul().unpriced_model(agents, task))
 }
 
 /// Requires the role approver if there is a model without a price under a limit in dollars.

@@ -8,10 +8,9 @@ use longhaul_core::event::entry::JournalEntryEnvelope;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::records::GlobalSeq;
 
-use crate::call::{Call, Context};
+use crate::call::{Call, Context, IntoReply as _, Reply, paginate};
 use crate::params::page_limit;
 use crate::problem::Problem;
-use crate::response::{ok_response, paginate};
 use crate::stream::all::{AllRunsEventStream, EventKindFilter};
 use crate::stream::run::RunEventStream;
 use crate::stream::sse::{
@@ -45,7 +44,7 @@ pub(crate) async fn read_run_events(
         tracing::error!(%run, %error, "could not serialize an event");
         Problem::internal_error()
     })?;
-    ok_response(&paginate(page, limit, |last| last.seq.to_string()))
+    Reply::ok(paginate(page, limit, |last| last.seq.to_string())).into_response()
 }
 
 pub(crate) async fn stream_all_events(

@@ -1,36 +1,38 @@
 //! API handlers for gates: listing, answering, and links with which people without a key answer a
-//! single gate. An approval contains the digest of the input that was shown. A link is shown once;
-//! the server stores only its hash.
+//! single gate; and for remembered approvals, which a person gives for the rest of the run, for the
+//! agent or for the project. An approval contains the digest of the input that was shown. A link is
+//! shown once; the server stores only its hash.
 
+use longhaul_api::gate::RuleView;
 use longhaul_api::gate::{
     AnswerBody, AnswerOutcomeKind, AnswerResponse, DecisionKind, GateLinkBody, GateLinkView,
     GateView, SignalGateBody,
 };
 use longhaul_api::list::List;
-use longhaul_api::query::{GatesQuery, PagedQuery as _};
+use longhaul_api::query::{GatesQuery, PagedQuery as _, RulesQuery};
 use longhaul_core::access::Role;
 use longhaul_core::duration::{DURATION_EXAMPLES, format_duration, parse_duration};
-use longhaul_core::id::GateId;
+use longhaul_core::id::{GateId, RuleId};
 use longhaul_core::policy::gate::{Answer, GATE_TIMEOUT_MAX, GateDecision, GateTimeout};
+use longhaul_core::policy::rule::RememberedApprovalFilter;
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::raw::RawJson;
 use longhaul_core::request::IdempotentRequestEffect;
 use longhaul_engine::handle::{self, CreateGateLinkRequest, NewSignalGate};
-use longhaul_engine::view::gate_view;
+use longhaul_engine::view::{gate_view, rule_view};
 
-use crate::call::{Call, Context, Reply};
+use crate::call::{Call, Context, Reply, ReplyResult, paginate};
 use crate::error_mapping::result_read_problem_after_commit;
 use crate::params::page_limit;
 use crate::problem::Problem;
-use crate::response::paginate;
 
-/// Default number of gates per page.
-const GATES_DEFAULT: usize = 100;
+/// Default number of gates or remembered approvals per page.
+const PAGE_DEFAULT: usize = 100;
 
 pub(crate) async fn list_gates(
     Call { ctx, query, .. }: Call<(), (), GatesQuery>,
-) -> Result<Reply<List<GateView>>, Problem> {
-    let limit = page_limit(query.limit, GATES_DEFAULT, query.limit_max())?;
+) -> ReplyResult<List<GateView>> {
+    let limit = page_limit(query.limit, PAGE_DEFAULT, query.limit_max())?;
     let filter = GateFilter {
         gate: None,
         run: query.run,
@@ -46,7 +48,7 @@ pub(crate) async fn list_gates(
 
 pub(crate) async fn raise_gate(
     Call { ctx, body, .. }: Call<(), SignalGateBody>,
-) -> Result<Reply<GateView>, Problem> {
+) -> ReplyResult<GateView> {
     let timeout = match body.timeout.as_deref() {
         None => GateTimeout::default(),
         Some("never") => GateTimeout::Never,
@@ -75,12 +77,6 @@ pub(crate) async fn raise_gate(
     }
     tracing::info!(run = %view.run, gate = %view.id, caller = ctx.by(), "gate created");
     Ok(Reply::created(format!("/v1/gates/{}", view.id), view))
-}
-
-pub(crate) async fn show_gate(
-    Call { ctx, path: gate, .. }: Call<GateId>,
-) -> Result<Reply<GateView>, Problem> {
-    Ok(Reply::ok(gate_view(&ctx.longhaul().get_gate(gate).await?)))
 }
 
 fn answer_from_body(body: AnswerBody, answered_by: &str) -> Result<Answer, Problem> {
@@ -154,14 +150,14 @@ async fn check_answer_role(
 
 pub(crate) async fn answer_gate(
     Call { ctx, path: gate, body, .. }: Call<GateId, AnswerBody>,
-) -> Result<Reply<AnswerResponse>, Problem> {
+) -> ReplyResult<AnswerResponse> {
     let answer = answer_from_body(body, ctx.by())?;
     check_answer_role(&ctx, gate, &answer.decision).await?;
     let decision = answer.decision.as_str();
     let (longhaul, effect) = ctx.longhaul_of_request();
     let outcome = match effect {
         Some(IdempotentRequestEffect::Events { run, seq }) => {
-            longhaul.find_recorded_answer_outcome(run, seq).await?
+            longhaul.recorded_answer_outcome(run, seq).await?
         }
         Some(IdempotentRequestEffect::Key(_) | IdempotentRequestEffect::Thread) | None => {
             longhaul.answer_gate(gate, answer).await?
@@ -178,7 +174,7 @@ pub(crate) async fn answer_gate(
 
 pub(crate) async fn create_gate_link(
     Call { ctx, path: gate, body, .. }: Call<GateId, GateLinkBody>,
-) -> Result<Reply<GateLinkView>, Problem> {
+) -> ReplyResult<GateLinkView> {
     // If a gate needs several approvers or excludes the submitter, a link is equivalent to a
     // new key for another person. Only an admin may create such a link.
     let approvers = ctx.longhaul().get_gate(gate).await?.spec.approvers;
@@ -192,4 +188,27 @@ pub(crate) async fn create_gate_link(
     let url = format!("{}/a/{}", ctx.base_url(), secret.reveal());
     let view = GateLinkView { url, gate, recipient };
     Ok(Reply::created(format!("/v1/gates/{gate}"), view).with_secret())
+}
+
+pub(crate) async fn list_rules(
+    Call { ctx, query, .. }: Call<(), (), RulesQuery>,
+) -> ReplyResult<List<RuleView>> {
+    let limit = page_limit(query.limit, PAGE_DEFAULT, query.limit_max())?;
+    let filter = RememberedApprovalFilter {
+        rule: None,
+        include_inactive: query.all,
+        after: query.after,
+        limit: limit + 1,
+    };
+    let rows = ctx.longhaul().list_rules(filter).await?;
+    let views: Vec<RuleView> = rows.into_iter().map(rule_view).collect();
+    Ok(Reply::ok(paginate(views, limit, |rule| rule.id.to_string())))
+}
+
+pub(crate) async fn revoke_rule(
+    Call { ctx, path: rule, .. }: Call<RuleId>,
+) -> ReplyResult<RuleView> {
+    let revoked = ctx.longhaul().revoke_rule(rule, ctx.by()).await?;
+    tracing::info!(%rule, caller = ctx.by(), "remembered approval revoked");
+    Ok(Reply::ok(rule_view(revoked)))
 }

@@ -4,14 +4,13 @@ use axum::http::StatusCode;
 use longhaul_api::health::{LivenessResponse, ReadinessResponse, VersionResponse};
 
 use crate::app::App;
-use crate::call::Reply;
-use crate::problem::Problem;
+use crate::call::{Reply, ReplyResult};
 
-pub(crate) async fn show_liveness(_: App) -> Result<Reply<LivenessResponse>, Problem> {
+pub(crate) async fn show_liveness(_: App) -> ReplyResult<LivenessResponse> {
     Ok(Reply::ok(LivenessResponse { status: "ok".into() }))
 }
 
-pub(crate) async fn show_readiness(app: App) -> Result<Reply<ReadinessResponse>, Problem> {
+pub(crate) async fn show_readiness(app: App) -> ReplyResult<ReadinessResponse> {
     if app.is_in_process() {
         // A command learns from the lock of the store whether another process drives the runs.
         let driven = app.longhaul().has_process_driving_runs().await?;
@@ -32,7 +31,7 @@ pub(crate) async fn show_readiness(app: App) -> Result<Reply<ReadinessResponse>,
     Ok(Reply::with_status(readiness, code))
 }
 
-pub(crate) async fn show_version(app: App) -> Result<Reply<VersionResponse>, Problem> {
+pub(crate) async fn show_version(app: App) -> ReplyResult<VersionResponse> {
     Ok(Reply::ok(VersionResponse {
         name: "longhaul".into(),
         version: app.options().version.clone(),

@@ -1,7 +1,7 @@
-//! API handlers that list and show inboxes (named queues of tasks) and submit tasks to them. A task
+//! API handlers that list inboxes (named queues of tasks) and submit tasks to them. A task
 //! must name an agent unless its inbox has a default agent.
 
-use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
+use longhaul_api::inbox::{InboxView, NewTaskBody};
 use longhaul_api::list::List;
 use longhaul_api::query::{InboxesQuery, PagedQuery as _};
 use longhaul_api::run::RunView;
@@ -9,18 +9,16 @@ use longhaul_core::id::InboxName;
 use longhaul_engine::handle::build_inbox_task;
 
 use crate::api::create_run::{submit_task, submitted_run_reply};
-use crate::call::{Call, Reply};
+use crate::call::{Call, Reply, ReplyResult, paginate};
 use crate::idempotency::caller_scoped_idempotency_key;
 use crate::params::page_limit;
-use crate::problem::Problem;
-use crate::response::paginate;
 
 /// Default number of inboxes per page.
 const INBOXES_DEFAULT: usize = 100;
 
 pub(crate) async fn list_inboxes(
     Call { ctx, query, .. }: Call<(), (), InboxesQuery>,
-) -> Result<Reply<List<InboxView>>, Problem> {
+) -> ReplyResult<List<InboxView>> {
     let limit = page_limit(query.limit, INBOXES_DEFAULT, query.limit_max())?;
     let _permit = ctx.app.acquire_journal_read_permit().await?;
     let mut inboxes = ctx.longhaul().inboxes(&ctx.app.options().inboxes).await?;
@@ -29,16 +27,9 @@ pub(crate) async fn list_inboxes(
     Ok(Reply::ok(paginate(inboxes, limit, |inbox| inbox.name.clone())))
 }
 
-pub(crate) async fn show_inbox(
-    Call { ctx, path: inbox, .. }: Call<InboxName>,
-) -> Result<Reply<InboxDetailView>, Problem> {
-    let _permit = ctx.app.acquire_journal_read_permit().await?;
-    Ok(Reply::ok(ctx.longhaul().inbox(&inbox, &ctx.app.options().inboxes).await?))
-}
-
 pub(crate) async fn submit_task_to_inbox(
     Call { ctx, path: inbox, body, .. }: Call<InboxName, NewTaskBody>,
-) -> Result<Reply<RunView>, Problem> {
+) -> ReplyResult<RunView> {
     let mut task = build_inbox_task(inbox, body, &ctx.app.options().inboxes)?;
     task.submitter = Some(ctx.by().to_owned());
     let key = task.idempotency_key.take().or(ctx.idempotency_key()?);

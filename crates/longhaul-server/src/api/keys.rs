@@ -3,12 +3,11 @@
 //! key.
 
 use longhaul_api::key::{CreatedKey, KeyView, LoginTicketView, NewKeyBody};
-use longhaul_api::list::List;
 use longhaul_core::id::ApiKeyName;
 use longhaul_core::time::Millis;
 use longhaul_engine::handle::NewKeyRequest;
 
-use crate::call::{Call, Reply};
+use crate::call::{Call, Reply, ReplyResult};
 use crate::middleware::auth::Credential;
 use crate::problem::Problem;
 
@@ -16,13 +15,9 @@ use crate::problem::Problem;
 /// written.
 const TTL_MS_MAX: u64 = 3_155_760_000_000;
 
-pub(crate) async fn list_keys(Call { ctx, .. }: Call) -> Result<Reply<List<KeyView>>, Problem> {
-    Ok(Reply::ok(List { data: ctx.longhaul().list_api_keys().await?, next: None }))
-}
-
 pub(crate) async fn create_key(
     Call { ctx, body, .. }: Call<(), NewKeyBody>,
-) -> Result<Reply<CreatedKey>, Problem> {
+) -> ReplyResult<CreatedKey> {
     if body.expires_in_ms == Some(0) {
         return Err(Problem::unprocessable("`expires_in_ms` must be 1 or more"));
     }
@@ -41,7 +36,7 @@ pub(crate) async fn create_key(
 
 pub(crate) async fn revoke_key(
     Call { ctx, path: name, .. }: Call<ApiKeyName>,
-) -> Result<Reply<KeyView>, Problem> {
+) -> ReplyResult<KeyView> {
     let key = ctx.longhaul().revoke_api_key(&name).await?;
     tracing::info!(key = key.name, caller = ctx.by(), "key revoked");
     Ok(Reply::ok(key))
@@ -58,9 +53,7 @@ fn parse_ttl(ttl_ms: u64) -> Result<Millis, Problem> {
     }
 }
 
-pub(crate) async fn create_login_ticket(
-    Call { ctx, .. }: Call,
-) -> Result<Reply<LoginTicketView>, Problem> {
+pub(crate) async fn create_login_ticket(Call { ctx, .. }: Call) -> ReplyResult<LoginTicketView> {
     // A session belongs to a key; a caller without a key can't have one.
     if matches!(ctx.credential, Credential::Loopback | Credential::InProcess) {
         return Err(Problem::forbidden("a session needs a key, and the request has none"));

@@ -1,13 +1,10 @@
-//! API handlers that create, list, show, cancel, close, pause, resume and retry runs.
+//! API handlers that list, show, cancel, close, pause, resume and retry runs.
 //!
 //! Invariant: a change is acknowledged only after it is on disk.
 
 use longhaul_api::operation::EmptyBody;
 use longhaul_api::query::{PagedQuery as _, RunsQuery};
 use longhaul_api::run::{CancelBody, FreeKeyBody, FullOrBriefRun, ResumeBody, RunList, RunView};
-use longhaul_api::task::Task;
-use longhaul_api::transcript::TranscriptView;
-use longhaul_api::why::RunExplanation;
 use longhaul_core::access::Role;
 use longhaul_core::change::LateToolResult;
 use longhaul_core::id::RunId;
@@ -17,29 +14,18 @@ use longhaul_core::port::store::RunFilter;
 use longhaul_engine::handle::SubmitOutcome;
 use longhaul_engine::{Error, Longhaul};
 
-use crate::api::create_run::{
-    check_run_body, require_approver_for_unpriced_model, submit_task, submitted_run_reply,
-};
-use crate::call::{Call, Context, Reply};
+use crate::api::create_run::require_approver_for_unpriced_model;
+use crate::call::{Call, Context, Reply, ReplyResult, paginate};
 use crate::error_mapping::{committed_but_unreadable_problem, result_read_problem_after_commit};
 use crate::params::page_limit;
 use crate::problem::Problem;
-use crate::response::paginate;
 
 /// Default number of runs per page.
 const RUNS_DEFAULT: usize = 20;
 
-pub(crate) async fn submit_run(
-    Call { ctx, body, .. }: Call<(), Task>,
-) -> Result<Reply<RunView>, Problem> {
-    let mut task = check_run_body(body, ctx.by())?;
-    task.idempotency_key = ctx.scoped_idempotency_key()?;
-    Ok(submitted_run_reply(submit_task(&ctx, task).await?))
-}
-
 pub(crate) async fn list_runs(
     Call { ctx, query, .. }: Call<(), (), RunsQuery>,
-) -> Result<Reply<RunList>, Problem> {
+) -> ReplyResult<RunList> {
     let limit = page_limit(query.limit, RUNS_DEFAULT, query.limit_max())?;
     let brief = query.brief;
     let filter = RunFilter {
@@ -67,31 +53,9 @@ pub(crate) async fn list_runs(
     Ok(Reply::ok(RunList { data, next: rows.next }))
 }
 
-pub(crate) async fn show_run(
-    Call { ctx, path: run, .. }: Call<RunId>,
-) -> Result<Reply<RunView>, Problem> {
-    let _permit = ctx.app.acquire_journal_read_permit().await?;
-    Ok(Reply::ok(ctx.longhaul().get_run(run).await?))
-}
-
-pub(crate) async fn show_transcript(
-    Call { ctx, path: run, .. }: Call<RunId>,
-) -> Result<Reply<TranscriptView>, Problem> {
-    let permit = ctx.app.acquire_transcript_permit().await?;
-    // The view is in memory until it is sent.
-    Ok(Reply::ok(ctx.longhaul().transcript(run).await?).holding(permit))
-}
-
-pub(crate) async fn explain_run(
-    Call { ctx, path: run, .. }: Call<RunId>,
-) -> Result<Reply<RunExplanation>, Problem> {
-    let _permit = ctx.app.acquire_journal_read_permit().await?;
-    Ok(Reply::ok(ctx.longhaul().explain_run(run).await?))
-}
-
 pub(crate) async fn cancel_run(
     Call { ctx, path: run, body, .. }: Call<RunId, CancelBody>,
-) -> Result<Reply<RunView>, Problem> {
+) -> ReplyResult<RunView> {
     let reason = match body.reason.trim() {
         "" => format!("cancelled by {}", ctx.by()),
         reason_text => reason_text.to_owned(),
@@ -103,21 +67,21 @@ pub(crate) async fn cancel_run(
 
 pub(crate) async fn close_run(
     Call { ctx, path: run, .. }: Call<RunId, EmptyBody>,
-) -> Result<Reply<RunView>, Problem> {
+) -> ReplyResult<RunView> {
     let log = "run closed";
     change_run(&ctx, (run, log), async |longhaul| longhaul.close_run(run, ctx.by()).await).await
 }
 
 pub(crate) async fn pause_run(
     Call { ctx, path: run, .. }: Call<RunId, EmptyBody>,
-) -> Result<Reply<RunView>, Problem> {
+) -> ReplyResult<RunView> {
     let log = "pause requested";
     change_run(&ctx, (run, log), async |longhaul| longhaul.pause_run(run, ctx.by()).await).await
 }
 
 pub(crate) async fn resume_run(
     Call { ctx, path: run, body, .. }: Call<RunId, ResumeBody>,
-) -> Result<Reply<RunView>, Problem> {
+) -> ReplyResult<RunView> {
     let raise = match body.budget {
         None => None,
         Some(caps) => {
@@ -132,7 +96,7 @@ pub(crate) async fn resume_run(
 
 pub(crate) async fn retry_run(
     Call { ctx, path: run, .. }: Call<RunId, EmptyBody>,
-) -> Result<Reply<RunView>, Problem> {
+) -> ReplyResult<RunView> {
     let (longhaul, _) = ctx.longhaul_of_request();
     let unpriced = longhaul.unpriced_model_of_retry(run, ctx.by()).await?;
     require_approver_for_unpriced_model(&ctx, unpriced)?;
@@ -150,7 +114,7 @@ pub(crate) async fn retry_run(
 
 pub(crate) async fn free_effect_key(
     Call { ctx, path: run, body, .. }: Call<RunId, FreeKeyBody>,
-) -> Result<Reply<LateToolResult>, Problem> {
+) -> ReplyResult<LateToolResult> {
     let FreeKeyBody { call, note } = body;
     let holder = EffectKeyHolder { run, call };
     let freed = ctx.longhaul().free_effect_key(holder, note.trim(), ctx.by()).await?;
@@ -165,12 +129,12 @@ async fn change_run(
     ctx: &Context,
     (run, log): (RunId, &str),
     change: impl AsyncFnOnce(&Longhaul) -> Result<RunId, Error>,
-) -> Result<Reply<RunView>, Problem> {
+) -> ReplyResult<RunView> {
     let (longhaul, effect) = ctx.longhaul_of_request();
     let run = match effect {
         None => change(&longhaul).await?,
         Some(_) => {
-            let newest = longhaul.newest_chain_run(run).await;
+            let newest = longhaul.newest_run_of_chain(run).await;
             newest.map_err(result_read_problem_after_commit)?.unwrap_or(run)
         }
     };
@@ -179,7 +143,7 @@ async fn change_run(
 }
 
 /// Returns the reply with the run as it is after the request's change was committed.
-async fn reply_with_updated_run(ctx: &Context, run: RunId) -> Result<Reply<RunView>, Problem> {
+async fn reply_with_updated_run(ctx: &Context, run: RunId) -> ReplyResult<RunView> {
     let permit = ctx.app.acquire_journal_read_permit().await;
     let _permit = permit.map_err(|_| committed_but_unreadable_problem())?;
     let view = ctx.longhaul().get_run(run).await.map_err(result_read_problem_after_commit)?;

@@ -1,40 +1,26 @@
 //! API handlers for schedules, which start agents at certain times.
 
-use longhaul_api::list::List;
-use longhaul_api::operation::{EmptyBody, NoFilter};
+use longhaul_api::operation::EmptyBody;
 use longhaul_api::path::ScheduleParam;
 use longhaul_api::run::RunView;
 use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
 use longhaul_core::port::auth::IdempotencyKey;
 
 use crate::api::create_run::check_schedule_models_have_price;
-use crate::call::{Call, Reply};
-use crate::problem::Problem;
-
-pub(crate) async fn list_schedules(
-    Call { ctx, .. }: Call<(), (), NoFilter>,
-) -> Result<Reply<List<ScheduleView>>, Problem> {
-    Ok(Reply::ok(List { data: ctx.longhaul().schedules().await?, next: None }))
-}
+use crate::call::{Call, Reply, ReplyResult};
 
 pub(crate) async fn create_schedule(
     Call { ctx, body, .. }: Call<(), NewScheduleBody>,
-) -> Result<Reply<ScheduleView>, Problem> {
+) -> ReplyResult<ScheduleView> {
     check_schedule_models_have_price(&ctx, (body.agent.as_deref(), body.chain.as_deref()))?;
     let schedule = ctx.longhaul().create_schedule(body, Some(ctx.by())).await?;
     tracing::info!(schedule = schedule.name, caller = ctx.by(), "schedule created");
     Ok(Reply::created(format!("/v1/schedules/{}", schedule.name), schedule))
 }
 
-pub(crate) async fn show_schedule(
-    Call { ctx, path: ScheduleParam(name), .. }: Call<ScheduleParam>,
-) -> Result<Reply<ScheduleView>, Problem> {
-    Ok(Reply::ok(ctx.longhaul().schedule(&name).await?))
-}
-
 pub(crate) async fn delete_schedule(
     Call { ctx, path: ScheduleParam(name), .. }: Call<ScheduleParam>,
-) -> Result<Reply<ScheduleView>, Problem> {
+) -> ReplyResult<ScheduleView> {
     let schedule = ctx.longhaul().delete_schedule(&name).await?;
     tracing::info!(schedule = name, caller = ctx.by(), "schedule deleted");
     Ok(Reply::ok(schedule))
@@ -42,7 +28,7 @@ pub(crate) async fn delete_schedule(
 
 pub(crate) async fn run_schedule(
     Call { ctx, path: ScheduleParam(name), .. }: Call<ScheduleParam, EmptyBody>,
-) -> Result<Reply<RunView>, Problem> {
+) -> ReplyResult<RunView> {
     let schedule = ctx.longhaul().schedule(&name).await?;
     let target = (Some(schedule.agent.as_str()), schedule.chain.as_deref());
     check_schedule_models_have_price(&ctx, target)?;

@@ -1,21 +1,20 @@
-//! API handlers for messages to a run: send, list, update and withdraw. A message can be updated or
+//! API handlers for messages to a run: send, update and withdraw. A message can be updated or
 //! withdrawn until the run has read it.
 //!
 //! Invariant: a message is acknowledged only after it is on disk.
 
 use axum::http::StatusCode;
-use longhaul_api::list::List;
 use longhaul_api::steer::{SteerBody, SteerChange, SteerReceipt, SteerView};
 use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::id::{RunId, SteerId};
 use longhaul_core::raw::Hash;
 
-use crate::call::{Call, Context, Reply};
+use crate::call::{Call, Context, Reply, ReplyResult};
 use crate::problem::Problem;
 
 pub(crate) async fn send_steer(
     Call { ctx, path: run, body: SteerBody { text, delivery }, .. }: Call<RunId, SteerBody>,
-) -> Result<Reply<SteerReceipt>, Problem> {
+) -> ReplyResult<SteerReceipt> {
     let longhaul = ctx.longhaul();
     let by = ctx.by().to_owned();
     let queued = match ctx.scoped_idempotency_key()? {
@@ -39,16 +38,9 @@ fn derive_steer_id(request_key: &str) -> SteerId {
     SteerId::from_bits(bits.fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
 }
 
-pub(crate) async fn list_steers(
-    Call { ctx, path: run, .. }: Call<RunId>,
-) -> Result<Reply<List<SteerView>>, Problem> {
-    let _permit = ctx.app.acquire_journal_read_permit().await?;
-    Ok(Reply::ok(List { data: ctx.longhaul().list_steers(run).await?, next: None }))
-}
-
 pub(crate) async fn edit_queued_steer(
     Call { ctx, path: (run, steer), body, .. }: Call<(RunId, SteerId), SteerChange>,
-) -> Result<Reply<SteerView>, Problem> {
+) -> ReplyResult<SteerView> {
     let existing = find_steer(&ctx, run, steer).await?;
     let message = SteerMessage {
         steer,
@@ -63,7 +55,7 @@ pub(crate) async fn edit_queued_steer(
 
 pub(crate) async fn withdraw_steer(
     Call { ctx, path: (run, steer), .. }: Call<(RunId, SteerId)>,
-) -> Result<Reply<SteerView>, Problem> {
+) -> ReplyResult<SteerView> {
     find_steer(&ctx, run, steer).await?;
     ctx.longhaul().withdraw_steer(run, steer, ctx.by()).await?;
     Ok(Reply::ok(find_steer(&ctx, run, steer).await?))

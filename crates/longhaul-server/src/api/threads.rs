@@ -6,10 +6,9 @@ use longhaul_api::thread::{
 };
 use longhaul_core::id::ThreadKey;
 
-use crate::call::{Call, Reply};
+use crate::call::{Call, Reply, ReplyResult};
 use crate::error_mapping::result_read_problem_after_commit;
 use crate::params::page_limit;
-use crate::problem::Problem;
 
 /// Default and maximum number of messages in a response.
 const MESSAGES_DEFAULT: usize = 50;
@@ -17,7 +16,7 @@ const MESSAGES_MAX: usize = 1_000;
 
 pub(crate) async fn list_thread_messages(
     Call { ctx, path: thread, query, .. }: Call<ThreadKey, (), ThreadQuery>,
-) -> Result<Reply<ThreadMessagesView>, Problem> {
+) -> ReplyResult<ThreadMessagesView> {
     let limit_max = if ctx.app.is_in_process() { usize::MAX } else { MESSAGES_MAX };
     let limit = page_limit(query.limit, MESSAGES_DEFAULT, limit_max)?;
     let permit = ctx.app.acquire_transcript_permit().await?;
@@ -26,7 +25,7 @@ pub(crate) async fn list_thread_messages(
 
 pub(crate) async fn add_thread_message(
     Call { ctx, path: thread, body, .. }: Call<ThreadKey, NewThreadMessageBody>,
-) -> Result<Reply<ThreadCountView>, Problem> {
+) -> ReplyResult<ThreadCountView> {
     let (longhaul, effect) = ctx.longhaul_of_request();
     if effect.is_none() {
         longhaul.append_to_thread(&thread, vec![body.into()]).await?;
@@ -39,7 +38,7 @@ pub(crate) async fn add_thread_message(
 
 pub(crate) async fn clear_thread(
     Call { ctx, path: thread, .. }: Call<ThreadKey>,
-) -> Result<Reply<ClearedThreadView>, Problem> {
+) -> ReplyResult<ClearedThreadView> {
     let deleted = ctx.longhaul().thread_message_count(&thread).await?;
     ctx.longhaul().clear_thread(&thread).await?;
     tracing::info!(%thread, caller = ctx.by(), "thread cleared");

@@ -13,13 +13,14 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::response::Response;
 use longhaul_api::gate::GateView;
-use longhaul_core::form::{Form, FormFieldKind, TextFormat};
+use longhaul_core::form::{Form, FormField, FormFieldKind, TextFormat};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateStatus, GateTimeoutAction,
     has_submit_again_tag,
 };
-use longhaul_core::raw::{Hash, RawJson};
-use longhaul_core::sanitize::sanitize_line;
+use longhaul_core::raw::Hash;
+use longhaul_core::sanitize::{sanitize_line, sanitize_text};
+use longhaul_core::time::Timestamp;
 use longhaul_engine::Error;
 use longhaul_engine::handle::{GateAnswerOutcome, ResolvedGateLink};
 use longhaul_engine::secret::Secret;
@@ -28,55 +29,67 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::body;
-use crate::page::{ShownText, render_message_page, render_page};
+use crate::page::{render_message_page, render_page};
 use crate::params::TokenPathParam;
 use crate::problem::Problem;
 
 /// Template of the page behind a link, which shows one gate.
 #[derive(Debug, Template)]
 #[template(path = "link.html")]
-struct GateLinkPage {
-    title: &'static str,
-    kind: &'static str,
-    recipient: ShownText,
-    ask: ShownText,
-    tool: Option<ShownText>,
-    /// Input of the call, or the text to answer. `None` if the gate has none.
-    input: Option<ShownText>,
-    /// Texts that approval rules match and that the runtime set, not the model.
-    injected_rule_match_texts: Vec<ShownText>,
-    edited_by: Option<ShownText>,
-    /// What the call would change, as pairs of a label and a text. Empty if there is no call to
-    /// approve.
-    effects: Vec<(&'static str, ShownText)>,
-    /// Values of earlier tool outputs that the call uses in its input, each with a description.
-    passed_values: Vec<(ShownText, ShownText)>,
-    /// Lines of the diff, each with its CSS class.
-    diff: Vec<(&'static str, ShownText)>,
-    agent: ShownText,
-    run: String,
-    deadline: Option<String>,
-    /// Deadline of the gate in readable form, to the minute.
-    deadline_text: String,
-    on_timeout: &'static str,
-    approvers: u16,
-    answers_count: usize,
-    digest: Option<String>,
-    digest_short: String,
-    is_question: bool,
-    /// Whether the gate waits for an external event. The person then answers that the event has
-    /// happened or will not happen.
-    is_signal: bool,
-    /// Answers to choose from, each as it is sent and as it is shown.
-    options: Vec<(String, ShownText)>,
+struct GateLinkPage<'a> {
+    gate: &'a GateView,
+    recipient: &'a str,
+    agent: &'a str,
     /// Fields of the form that the answer fills in. Empty if the answer is a text.
-    fields: Vec<FormInputElement>,
+    fields: Vec<FormInputElement<'a>>,
     /// Messages about invalid fields in the form that the person has just submitted.
-    problems: Vec<ShownText>,
+    problems: &'a [String],
     nonce: String,
     /// Sentence that says how the gate ended or why it can't be answered here. `None` means that
     /// the person can answer.
-    outcome: Option<ShownText>,
+    outcome: Option<String>,
+}
+
+impl GateLinkPage<'_> {
+    const fn is_question(&self) -> bool {
+        matches!(self.gate.kind, GateKind::Question | GateKind::Blocked)
+    }
+
+    /// Returns whether the gate waits for an external event. The person then answers that the event
+    /// has happened or will not happen.
+    fn is_signal(&self) -> bool {
+        self.gate.kind == GateKind::Signal
+    }
+
+    /// Returns the input of the call, or the text to answer. `None` if the gate has none.
+    fn input(&self) -> Option<String> {
+        let text = match self.gate.input.as_ref()?.to_value() {
+            Value::String(text) => text,
+            value @ (Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::Array(_)
+            | Value::Object(_)) => serde_json::to_string_pretty(&value).unwrap_or_default(),
+        };
+        Some(text).filter(|text| !text.is_empty())
+    }
+
+    /// Returns the lines of the diff, each with its CSS class.
+    fn diff(&self) -> Vec<(&'static str, &str)> {
+        let lines = self.gate.diff.iter().flat_map(|diff| diff.lines()).enumerate();
+        let styled_lines = lines.map(|(index, line)| {
+            // Only the first two lines are surely names of files: a removed line may be `-- a`.
+            let style = match line.as_bytes() {
+                [b'@', ..] => "mute",
+                _ if index < 2 => "mute",
+                [b'+', ..] => "added",
+                [b'-', ..] => "removed",
+                _ => "same",
+            };
+            (style, line)
+        });
+        styled_lines.collect()
+    }
 }
 
 /// Serves the page that shows the gate behind a link.
@@ -185,56 +198,17 @@ async fn render_link_page(
     link: &ResolvedGateLink,
     state: FormSubmissionState,
 ) -> Result<Response, Problem> {
-    let view = gate_view(&link.gate);
-    let row = app.longhaul().run_row(view.run).await?;
-    let deadline = view.deadline.map(|at| at.to_string());
-    let digest = view.digest.map(|digest| digest.to_string());
-    let outcome = state.outcome.or_else(|| reason_gate_cannot_be_answered(link, &view));
-    let is_question = matches!(view.kind, GateKind::Question | GateKind::Blocked);
+    let gate = gate_view(&link.gate);
+    let row = app.longhaul().run_row(gate.run).await?;
+    let form = gate.form();
     let page = GateLinkPage {
-        title: if is_question { "A question" } else { "An approval" },
-        kind: kind_text(&view.kind),
-        recipient: (&link.recipient).into(),
-        ask: (&view.ask).into(),
-        tool: view.tool.as_ref().map(Into::into),
-        input: view
-            .input
-            .as_ref()
-            .map(gate_input_text)
-            .filter(|text| !text.is_empty())
-            .map(Into::into),
-        injected_rule_match_texts: to_shown(&view.injected_rule_match_texts),
-        edited_by: view.edited_by.as_ref().map(Into::into),
-        effects: view
-            .call_effect_rows()
-            .into_iter()
-            .map(|(label, text)| (label, text.into()))
-            .collect(),
-        passed_values: view
-            .labeled_values_from_earlier_calls()
-            .into_iter()
-            .map(|(description, value)| (description.into(), value.into()))
-            .collect(),
-        diff: diff_lines_with_css_class(view.diff.as_deref().unwrap_or_default()),
-        agent: row.agent.as_str().into(),
-        run: view.run.to_string(),
-        deadline_text: deadline.as_deref().map(format_time_to_minute).unwrap_or_default(),
-        deadline,
-        on_timeout: on_timeout_text(view.on_timeout),
-        approvers: view.approvers,
-        answers_count: view.answers.len(),
-        digest_short: digest.iter().flat_map(|digest| digest.chars().take(12)).collect(),
-        digest,
-        is_question,
-        options: view.options.iter().map(|text| (text.clone(), text.into())).collect(),
-        is_signal: view.kind == GateKind::Signal,
-        fields: view
-            .form()
-            .map(|form| form_input_elements(&form, &state.typed))
-            .unwrap_or_default(),
-        problems: to_shown(&state.problems),
+        recipient: &link.recipient,
+        agent: row.agent.as_str(),
+        fields: form.iter().flat_map(|form| form_input_elements(form, &state.typed)).collect(),
+        problems: &state.problems,
         nonce: answer_form_nonce(secret, link),
-        outcome: outcome.map(Into::into),
+        outcome: state.outcome.or_else(|| reason_gate_cannot_be_answered(link, &gate)),
+        gate: &gate,
     };
     let status = match page.problems.is_empty() {
         true => StatusCode::OK,
@@ -243,29 +217,14 @@ async fn render_link_page(
     render_page(status, &page)
 }
 
-fn to_shown(texts: &[String]) -> Vec<ShownText> {
-    texts.iter().map(Into::into).collect()
-}
-
-fn diff_lines_with_css_class(diff: &str) -> Vec<(&'static str, ShownText)> {
-    let styled_lines = diff.lines().enumerate().map(|(index, line)| {
-        // Only the first two lines are surely names of files: a removed line may be `-- a`.
-        let style = match line.as_bytes() {
-            [b'@', ..] => "mute",
-            _ if index < 2 => "mute",
-            [b'+', ..] => "added",
-            [b'-', ..] => "removed",
-            _ => "same",
-        };
-        (style, line.into())
-    });
-    styled_lines.collect()
-}
-
-/// Formats an ISO 8601 time to the minute.
-fn format_time_to_minute(time: &str) -> String {
-    let minute: String = time.chars().take(16).collect();
+/// Formats a time to the minute.
+fn time_to_minute(time: &Timestamp) -> String {
+    let minute: String = time.to_string().chars().take(16).collect();
     format!("{} UTC", minute.replace('T', " "))
+}
+
+fn short_digest(digest: &Hash) -> String {
+    digest.to_string().chars().take(12).collect()
 }
 
 /// Returns the nonce that binds a form to the page that showed it. It can't be computed without the
@@ -292,24 +251,12 @@ const fn kind_text(kind: &GateKind) -> &'static str {
     }
 }
 
-const fn on_timeout_text(action: GateTimeoutAction) -> &'static str {
+const fn on_timeout_text(action: &GateTimeoutAction) -> &'static str {
     match action {
         GateTimeoutAction::Reject => "it counts as rejected",
         GateTimeoutAction::Approve => "it counts as approved",
         GateTimeoutAction::Fail => "the run fails",
         GateTimeoutAction::Pause => "the run is paused",
-    }
-}
-
-/// Formats the input that a gate shows as text for people.
-fn gate_input_text(input: &RawJson) -> String {
-    match input.to_value() {
-        Value::String(text) => text,
-        value @ (Value::Null
-        | Value::Bool(_)
-        | Value::Number(_)
-        | Value::Array(_)
-        | Value::Object(_)) => serde_json::to_string_pretty(&value).unwrap_or_default(),
     }
 }
 
@@ -347,25 +294,22 @@ fn reason_gate_cannot_be_answered(link: &ResolvedGateLink, view: &GateView) -> O
 
 /// One field of a question's form on the page.
 #[derive(Debug)]
-struct FormInputElement {
-    name: String,
-    title: ShownText,
-    description: Option<ShownText>,
+struct FormInputElement<'a> {
+    field: &'a FormField,
     /// Type of the HTML input element.
     input_type: &'static str,
     /// Values and titles to choose from. Empty if the field is no choice.
-    choices: Vec<(String, ShownText)>,
+    choices: Vec<(&'a str, &'a str)>,
     /// Text in the field: what the person typed before, or the default.
     value: String,
-    required: bool,
 }
 
-fn form_input_elements(form: &Form, typed: &BTreeMap<String, String>) -> Vec<FormInputElement> {
-    let pair = |value: &str, title: &str| (value.to_owned(), title.into());
-    let inputs = form.fields.iter().map(|field| FormInputElement {
-        name: format!("{FIELD_PREFIX}{}", field.name),
-        title: (&field.title).into(),
-        description: Some(&field.description).filter(|text| !text.is_empty()).map(Into::into),
+fn form_input_elements<'a>(
+    form: &'a Form,
+    typed: &BTreeMap<String, String>,
+) -> impl Iterator<Item = FormInputElement<'a>> {
+    form.fields.iter().map(|field| FormInputElement {
+        field,
         input_type: match field.kind {
             FormFieldKind::Text { format: Some(TextFormat::Email), .. } => "email",
             FormFieldKind::Text { format: Some(TextFormat::Uri), .. } => "url",
@@ -376,9 +320,9 @@ fn form_input_elements(form: &Form, typed: &BTreeMap<String, String>) -> Vec<For
             | FormFieldKind::Choice(_) => "text",
         },
         choices: match &field.kind {
-            FormFieldKind::Boolean => vec![pair("true", "yes"), pair("false", "no")],
+            FormFieldKind::Boolean => vec![("true", "yes"), ("false", "no")],
             FormFieldKind::Choice(choices) => {
-                choices.iter().map(|choice| pair(&choice.value, &choice.title)).collect()
+                choices.iter().map(|choice| (&*choice.value, &*choice.title)).collect()
             }
             FormFieldKind::Text { .. } | FormFieldKind::Number { .. } => Vec::new(),
         },
@@ -391,9 +335,7 @@ fn form_input_elements(form: &Form, typed: &BTreeMap<String, String>) -> Vec<For
             (None, Some(value)) => value.to_string(),
             (None, None) => String::new(),
         },
-        required: field.required,
-    });
-    inputs.collect()
+    })
 }
 
 /// Fields of the submitted answer form.

@@ -74,7 +74,7 @@ impl AllRunsEventStream {
     async fn read_event_page(&mut self) -> Result<Option<Bytes>, longhaul_engine::Error> {
         let app = self.reader.app.clone();
         let _turn = app.acquire_event_catch_up_permit().await;
-        let tail = app.longhaul().read_events_of_all_runs(self.after, PAGE_SIZE).await?;
+        let tail = app.longhaul().all_events(self.after, PAGE_SIZE).await?;
         let mut text = String::new();
         for (global_seq, entry) in &tail.entries {
             self.after = *global_seq;

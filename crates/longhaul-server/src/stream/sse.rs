@@ -5,7 +5,7 @@
 
 use axum::body::{Body, Bytes};
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderName};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use longhaul_core::access::Role;
@@ -16,7 +16,7 @@ use longhaul_engine::drive::deltas::ReplyDelta;
 use serde::Serialize;
 
 use crate::app::{App, EventStreamPermit};
-use crate::caller::require_role;
+use crate::call::require_role;
 use crate::middleware::auth::{Credential, identify_caller};
 use crate::problem::Problem;
 
@@ -118,16 +118,12 @@ pub(crate) fn event_stream_response(chunks: impl SseChunkSource) -> Response {
         let chunk = chunks.next_chunk().await?;
         Some((Ok::<_, std::convert::Infallible>(chunk), chunks))
     });
-    let mut response = Body::from_stream(stream).into_response();
-    let headers = response.headers_mut();
-    for (name, value) in [
+    let headers = [
         (CONTENT_TYPE, "text/event-stream; charset=utf-8"),
         (CACHE_CONTROL, "no-cache, no-store"),
         (BUFFERING, "no"),
-    ] {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
+    ];
+    (headers, Body::from_stream(stream)).into_response()
 }
 
 /// Appends one journal entry to the text, as a server-sent event with an id.

@@ -36,8 +36,8 @@ async fn problems_of_bodies_are_in_plain_words() {
     let task = |field: &str, value: Value| json!({ "agent": "tester", "input": "x", field: value });
     let runs = "/v1/runs";
     for (path, body, field, expected) in [
-        (runs, json!({ "chain": 3, "input": "x" }), "`chain`", "expected an object"),
-        (runs, json!({ "chain": ["x"], "input": "x" }), "`chain`", "expected an object"),
+        (runs, json!({ "chain": 3, "input": "x" }), "`chain`", "a string or an object"),
+        (runs, json!({ "chain": ["x"], "input": "x" }), "`chain`", "a string or an object"),
         (runs, json!({ "chain": {}, "input": "x" }), "`chain`", "missing field `steps`"),
         (runs, chain(json!("x")), "`chain.steps`", "expected an array"),
         (runs, chain(json!([3])), "`chain.steps[0]`", "expected an object"),

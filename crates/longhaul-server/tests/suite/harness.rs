@@ -22,7 +22,7 @@ use longhaul_core::port::redact::NoRedaction;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::Longhaul;
-use longhaul_engine::agent::directory::AgentDirectory;
+use longhaul_engine::agent::AgentDirectory;
 use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
 use longhaul_engine::background::spend_caps::SpendCaps;
 use longhaul_engine::changes::JournalChangeFeed;
