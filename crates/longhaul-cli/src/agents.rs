@@ -7,7 +7,7 @@ mod project;
 mod show;
 mod stats;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
 use crate::agents::check::CheckAgentsCommand;
 use crate::agents::ls::ListAgentsCommand;
@@ -15,8 +15,9 @@ use crate::agents::new::NewAgentCommand;
 use crate::agents::project::ProjectWithAgents;
 use crate::agents::show::ShowAgentCommand;
 use crate::agents::stats::AgentStatsCommand;
+use crate::table::ListOr;
 
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   longhaul agents                  all agents, and which are hidden or broken
   longhaul agents new tidy         creates agents/tidy.md from a template
   longhaul agents check            every problem of every file as file:line:column
@@ -25,30 +26,19 @@ const EXAMPLES: &str = "Examples:
   longhaul agents stats --since 24h  how the runs of each agent ended, and their cost and time";
 
 /// Arguments of `longhaul agents`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct AgentsCommand {
-    #[command(subcommand)]
-    command: Option<AgentsSubcommand>,
-    #[command(flatten)]
-    list: ListAgentsCommand,
-}
+pub(crate) type AgentsCommand = ListOr<ListAgentsCommand, AgentsSubcommand>;
 
 #[derive(Debug, Subcommand)]
-enum AgentsSubcommand {
+pub(crate) enum AgentsSubcommand {
     /// Lists all agents, including invalid ones and those hidden by another agent of the same name
-    #[command(after_help = EXAMPLES)]
     Ls(ListAgentsCommand),
     /// Checks agent files and reports every problem as file:line:column
-    #[command(after_help = EXAMPLES)]
     Check(CheckAgentsCommand),
     /// Prints the fields that one agent's file sets
-    #[command(after_help = EXAMPLES)]
     Show(ShowAgentCommand),
     /// Creates the file of a new agent
     New(NewAgentCommand),
     /// Shows how the runs of agents ended, and their turns, cost and time
-    #[command(after_help = EXAMPLES)]
     Stats(AgentStatsCommand),
 }
 

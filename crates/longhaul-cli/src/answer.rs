@@ -169,9 +169,9 @@ impl GateAnswerSender<'_> {
         if self.json {
             output::print_json(&response.gate)?;
         } else {
-            let continuation = self.run_continuation_text(&response).await?;
-            let summary = gate_summary_text(&response.gate);
-            output::print_text(&format!("{action_text}: {summary}\n{continuation}"))?;
+            // The answer has taken effect, even if what follows can't be read.
+            output::print_text(&format!("{action_text}: {}", gate_summary_text(&response.gate)))?;
+            output::print_text(&self.run_continuation_text(&response).await?)?;
         }
         Ok(Exit::Done)
     }

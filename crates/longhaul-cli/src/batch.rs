@@ -6,28 +6,25 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use longhaul_api::batch::{BatchView, NewBatchBody};
 use longhaul_api::operations::{SHOW_BATCH, SUBMIT_BATCH};
 use longhaul_api::problem::Problem;
 use longhaul_api::run::RunView;
-use longhaul_api::task::Task;
+use longhaul_api::task::{BatchView, NewBatchBody, Task};
 use longhaul_core::id::BatchId;
 use longhaul_core::task::RunBatchMode;
 
-use crate::client::connect::{
-    connect_or_create_store, connect_run_client, find_configured_or_local_server,
-};
+use crate::client::connect::{with_client, with_client_or_new_store};
 use crate::error::CliError;
 use crate::ls::agent_and_step_text;
+use crate::output;
 use crate::run_status::needs_driver;
-use crate::table::{self, TableCell};
+use crate::table;
 use crate::task_args::parse_idempotency_key;
-use crate::{output, runtime};
 
 /// Maximum size of a file of tasks in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   longhaul batch submit tasks.jsonl                one task per line, such as
                                                    {\"agent\": \"writer\", \"input\": \"Hello\"}
   longhaul batch submit tasks.jsonl --sequential   each task starts when the one before it has
@@ -37,26 +34,17 @@ const EXAMPLES: &str = "Examples:
 
 A task has the fields of the body of POST /v1/runs. All tasks are submitted, or none.";
 
-/// Arguments of `longhaul batch`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct BatchCommand {
-    #[command(subcommand)]
-    command: BatchSubcommand,
-}
-
+/// The subcommands of `longhaul batch`.
 #[derive(Debug, Subcommand)]
-enum BatchSubcommand {
+pub(crate) enum BatchCommand {
     /// Submits the tasks of a file, one JSON object per line: all of them or none
-    #[command(after_help = EXAMPLES)]
     Submit(SubmitBatchCommand),
     /// Shows the runs of a batch, in order
-    #[command(after_help = EXAMPLES)]
     Show(ShowBatchCommand),
 }
 
 #[derive(Debug, Args)]
-struct SubmitBatchCommand {
+pub(crate) struct SubmitBatchCommand {
     /// File of tasks, one JSON object per line; `-` reads them from stdin
     file: PathBuf,
     /// Start each task when the one before it has completed; cancel the rest after a failure
@@ -71,7 +59,7 @@ struct SubmitBatchCommand {
 }
 
 #[derive(Debug, Args)]
-struct ShowBatchCommand {
+pub(crate) struct ShowBatchCommand {
     /// Id of the batch
     batch: BatchId,
     /// Print the batch as one JSON object
@@ -81,9 +69,9 @@ struct ShowBatchCommand {
 
 impl BatchCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        match &self.command {
-            BatchSubcommand::Submit(submit) => submit.run(),
-            BatchSubcommand::Show(show) => show.run(),
+        match self {
+            Self::Submit(submit) => submit.run(),
+            Self::Show(show) => show.run(),
         }
     }
 }
@@ -95,10 +83,9 @@ impl SubmitBatchCommand {
             true => RunBatchMode::Sequential,
             false => RunBatchMode::Parallel,
         };
-        let client = connect_or_create_store(find_configured_or_local_server()?)?;
         let request = SUBMIT_BATCH.at(()).body(&NewBatchBody { runs, mode });
-        let submit = client.send(request.idempotency_key(self.idempotency_key.clone()));
-        let batch = runtime::build_single_thread_tokio()?.block_on(submit);
+        let request = request.idempotency_key(self.idempotency_key.clone());
+        let batch = with_client_or_new_store(async |client| client.send(request).await);
         let batch = batch.map_err(name_task_in_error)?;
         if self.json {
             return output::print_json(&batch);
@@ -111,8 +98,7 @@ impl SubmitBatchCommand {
 
 impl ShowBatchCommand {
     fn run(&self) -> anyhow::Result<()> {
-        let client = connect_run_client()?;
-        runtime::build_single_thread_tokio()?.block_on(async {
+        with_client(async |client| {
             let batch = client.send(SHOW_BATCH.at(self.batch)).await?;
             if self.json {
                 return output::print_json(&batch);
@@ -144,12 +130,8 @@ fn print_batch(
             true => run.now.clone(),
             false => format!("no worker; last known: {}", run.now),
         };
-        vec![
-            TableCell::new(batch_run.id.to_string()),
-            TableCell::new(agent_and_step_text(&run.agent, run.chain.as_ref())),
-            TableCell::new(run.status.as_str()),
-            TableCell::new(activity),
-        ]
+        let agent = agent_and_step_text(&run.agent, run.chain.as_ref());
+        table::row(&[&batch_run.id, &agent, &run.status.as_str(), &activity])
     });
     table::print_table(&["RUN", "AGENT", "STATUS", "NOW"], rows)
 }

@@ -8,40 +8,32 @@ use longhaul_project::chains::{LoadedChain, LoadedChains};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
+use crate::format::count_with_noun;
+use crate::table::{self, ListOr};
 use crate::{environment, output, sanitize};
 
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   longhaul chains                      all chains and their steps
   longhaul chains show full-pipeline   the steps of one chain, with their conditions
   longhaul chains check                every problem of every file as file:line:column
   longhaul run --chain full-pipeline \"Add a flag --dry-run\"";
 
 /// Arguments of `longhaul chains`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct ChainsCommand {
-    #[command(subcommand)]
-    command: Option<ChainsSubcommand>,
-    #[command(flatten)]
-    list: ListChainsCommand,
-}
+pub(crate) type ChainsCommand = ListOr<ListChainsCommand, ChainsSubcommand>;
 
 #[derive(Debug, Subcommand)]
-enum ChainsSubcommand {
+pub(crate) enum ChainsSubcommand {
     /// Lists all chains with their steps
-    #[command(after_help = EXAMPLES)]
     Ls(ListChainsCommand),
     /// Prints the steps of one chain
-    #[command(after_help = EXAMPLES)]
     Show(ShowChainCommand),
     /// Checks chain files and reports every problem as file:line:column
-    #[command(after_help = EXAMPLES)]
     Check(CheckChainsCommand),
 }
 
 /// Arguments of `longhaul chains ls`.
 #[derive(Debug, Args)]
-struct ListChainsCommand {
+pub(crate) struct ListChainsCommand {
     /// Print the chains as one JSON object
     #[arg(long)]
     json: bool,
@@ -49,7 +41,7 @@ struct ListChainsCommand {
 
 /// Arguments of `longhaul chains show`.
 #[derive(Debug, Args)]
-struct ShowChainCommand {
+pub(crate) struct ShowChainCommand {
     /// Name of the chain
     name: String,
     /// Print the chain as one JSON object
@@ -59,7 +51,7 @@ struct ShowChainCommand {
 
 /// Arguments of `longhaul chains check`.
 #[derive(Debug, Args)]
-struct CheckChainsCommand {
+pub(crate) struct CheckChainsCommand {
     /// Check only the chain with this name
     name: Option<String>,
     /// Print the problems as one JSON object
@@ -87,12 +79,11 @@ impl ListChainsCommand {
             let chains: Value = loaded.chains.iter().map(chain_to_json).collect();
             return output::print_json(&json!({ "chains": chains }));
         }
-        let width = loaded.chains.iter().map(|chain| chain.name.len()).max().unwrap_or(0);
-        for chain in &loaded.chains {
+        let rows = loaded.chains.iter().map(|chain| {
             let steps: Vec<&str> = chain.spec.steps.iter().map(ChainStepSpec::step_name).collect();
-            let line = format!("{:width$}  {:8}  {}", chain.name, source(chain), steps.join(" > "));
-            output::print_text(&sanitize::sanitize_line(&line))?;
-        }
+            table::row(&[&chain.name, &source(chain), &steps.join(" > ")])
+        });
+        table::print_table(&[], rows)?;
         if !loaded.problems.is_empty() {
             let count = loaded.problems.len();
             output::eprint_line(&format!(
@@ -139,14 +130,12 @@ impl CheckChainsCommand {
                 output::print_text(&problem.to_string())?;
             }
         }
-        match problems.len() {
-            0 => {
-                output::eprint_line("chains without problems");
-                Ok(())
-            }
-            1 => bail!("1 problem; a chain with problems can't be run"),
-            count => bail!("{count} problems; a chain with problems can't be run"),
+        if !problems.is_empty() {
+            let count = count_with_noun(problems.len(), "problem");
+            bail!("{count}; a chain with problems can't be run");
         }
+        output::eprint_line("chains without problems");
+        Ok(())
     }
 }
 

@@ -55,6 +55,7 @@ commands! {
     /// Submits a task and returns as soon as the task is on disk
     Submit(submit::SubmitTaskCommand),
     /// Submits a file of tasks as a batch, or shows a batch
+    #[command(subcommand, after_help = batch::EXAMPLES)]
     Batch(batch::BatchCommand),
     /// Drives the runs of this project until the worker is stopped
     Worker(worker::WorkerCommand),
@@ -73,13 +74,17 @@ commands! {
     #[command(flatten)]
     Runs(run_commands::RunsCommand),
     /// Lists lanes (runs of one lane execute one at a time), and pauses or resumes a lane
+    #[command(after_help = lanes::EXAMPLES)]
     Lanes(lanes::LanesCommand),
     /// Shows what spend caps have counted, and raises a cap
+    #[command(after_help = spend::EXAMPLES)]
     Spend(spend::SpendCommand),
     /// Lists inboxes, posts tasks to them, and shows tasks and dead letters (failed, not retried)
+    #[command(after_help = inbox::EXAMPLES)]
     Inbox(inbox::InboxCommand),
     /// Lists gates: approvals and questions that wait for a person
     #[command(alias = "approvals")]
+    #[command(after_help = gates::EXAMPLES)]
     Gates(gates::GatesCommand),
     /// Approves exactly the tool call that was shown
     Approve(approve::ApproveCommand),
@@ -90,22 +95,30 @@ commands! {
     /// Frees the effect key of a call whose outcome is unknown and that had no effect
     FreeKey(run_commands::FreeKeyCommand),
     /// Lists and revokes approvals that are remembered for a run, an agent or the project
+    #[command(after_help = rules::EXAMPLES)]
     Rules(rules::RulesCommand),
     /// Lists, checks, shows and creates agents
+    #[command(after_help = agents::EXAMPLES)]
     Agents(agents::AgentsCommand),
     /// Lists, shows and checks chains, whose steps run one after another
+    #[command(after_help = chains::EXAMPLES)]
     Chains(chains::ChainsCommand),
     /// Lists, adds, removes and fires schedules, which start agents at certain times
+    #[command(after_help = schedules::EXAMPLES)]
     Schedules(schedules::SchedulesCommand),
     /// Lists models, their prices and whether an API key is set, and checks providers
+    #[command(after_help = models::EXAMPLES)]
     Models(models::ModelsCommand),
     /// Lists, checks and logs in to the MCP servers in .mcp.json
+    #[command(after_help = mcp::EXAMPLES)]
     Mcp(mcp::McpCommand),
     /// Shows what this project would run, send or open on its own, and asks whether to trust it
     Trust(trust::TrustCommand),
     /// Shows and deletes what agents remember: conversations and notes
+    #[command(subcommand, after_help = memory::EXAMPLES)]
     Memory(memory::MemoryCommand),
     /// Manages API keys for the HTTP server
+    #[command(subcommand, after_help = keys::EXAMPLES)]
     Keys(keys::KeysCommand),
     /// Checks, copies and restores this folder's store
     #[command(subcommand, after_help = db::EXAMPLES)]

@@ -91,10 +91,7 @@ impl EventPrinter {
             Event::ToolSurfaced(surfaced) => {
                 ("", format!("  the result of {} arrived late", tool(surfaced.call)))
             }
-            _ => {
-                let (label, text) = run_event_label_and_text(entry)?;
-                (label, text)
-            }
+            _ => run_event_label_and_text(entry)?,
         };
         Some((label.to_owned(), text))
     }

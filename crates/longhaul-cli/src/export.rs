@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::client::Client;
 use crate::error::{CliError, fail};
-use crate::format::format_model_exchange_count;
+use crate::format::count_with_noun;
 use crate::record_replay::{RecordingSession, create_recorder};
 use crate::{environment, output, resolve, runtime, store_access};
 
@@ -65,8 +65,9 @@ impl ExportRunCommand {
                 ModelCallOutcome::Interrupted => recorder.record_interruption(request),
             });
             recording.await?;
-            let file =
-                recorder.finish_and_count_exchanges().context("the cassette is incomplete")?;
+            let file = recorder
+                .finish_and_count_exchanges()
+                .with_context(|| format!("the cassette of {run} can't be written"))?;
             let Some((path, exchanges)) = file else {
                 let message = format!("{run} has called no model, so there is nothing to export");
                 return Err(CliError::usage_error(message).into());
@@ -74,7 +75,7 @@ impl ExportRunCommand {
             let data = json!({ "run": run, "cassette": path, "exchanges": exchanges });
             output::show(self.json, &data, |_| {
                 output::print_line(&path.display().to_string())?;
-                let count = format_model_exchange_count(exchanges);
+                let count = count_with_noun(exchanges, "model exchange");
                 output::eprint_line(&format!("exported {count} of {run}"));
                 Ok(())
             })

@@ -174,18 +174,17 @@ impl<'a> RunFollower<'a> {
                     None => self.remove_ended_stream(index),
                     Some(entries) => self.print_and_track_entries(index, &entries).await?,
                 },
-                input = self.prompt.next_input_if_asked(is_person_needed) => match input {
-                    PromptInput::Detach => return Ok(FollowEnd::Detached(Exit::Interrupted)),
-                    PromptInput::Empty => {}
-                    PromptInput::Unknown => self.prompt.print_commands(),
-                    input @ (PromptInput::Approve(_)
-                    | PromptInput::Reject(_)
-                    | PromptInput::Text(_)
-                    | PromptInput::Close
-                    | PromptInput::Why) => {
-                        self.submit_prompt_input(input).await?;
+                input = self.prompt.next_input_if_asked(is_person_needed) => {
+                    if input == PromptInput::Detach {
+                        return Ok(FollowEnd::Detached(Exit::Interrupted));
                     }
-                },
+                    let sent = self.prompt.send_input_to_run(self.client, self.asked_run, input);
+                    if let Err(error) = sent.await {
+                        // A mistake at the prompt is reported, and the gate is shown again.
+                        output::print_error(&error);
+                        self.prompt.reset_shown_gate();
+                    }
+                }
             }
         }
     }
@@ -348,16 +347,6 @@ impl<'a> RunFollower<'a> {
         for stream in self.streams.iter_mut().filter(|stream| ended_children.contains(&stream.run))
         {
             stream.parent = None;
-        }
-        Ok(())
-    }
-
-    async fn submit_prompt_input(&mut self, input: PromptInput) -> anyhow::Result<()> {
-        if let Err(error) = self.prompt.send_input_to_run(self.client, self.asked_run, input).await
-        {
-            // A mistake at the prompt is reported, and the gate is shown again.
-            output::print_error(&error);
-            self.prompt.reset_shown_gate();
         }
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Formats durations, amounts of money, counts and remembered approvals for people, and parses durations
 //! and names on the command line.
 
+use std::fmt::Display;
+
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use longhaul_core::policy::gate::{AnswerScope, RulePattern};
 use longhaul_core::time::Millis;
@@ -60,12 +62,10 @@ pub(crate) fn format_name_counts(names: &[String]) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// Formats a number of exchanges with a model, such as `1 model exchange`.
-pub(crate) fn format_model_exchange_count(count: usize) -> String {
-    match count {
-        1 => "1 model exchange".to_owned(),
-        _ => format!("{count} model exchanges"),
-    }
+/// Formats a count with its noun, such as `1 tool` or `2 tools`.
+pub(crate) fn count_with_noun<N: Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {
+    let plural = if count == N::from(1) { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }
 
 /// Describes the tool calls that a remembered approval covers: the tool, and the pattern for the

@@ -15,7 +15,7 @@ use crate::event_printer::{first_line, format_time_of_day};
 use crate::form_prompt::answer_command;
 use crate::format::format_duration;
 use crate::gate_card::full_gate_card;
-use crate::table::{self, TableCell};
+use crate::table::{self, ListOr, TableCell};
 use crate::{output, resolve, sanitize};
 
 /// Maximum number of gates that are listed.
@@ -24,7 +24,7 @@ const GATES_MAX: usize = 1_000;
 /// Maximum number of characters of a gate's question in the list.
 const ASK_CHARS: usize = 60;
 
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   longhaul gates                        what waits for you, oldest first
   longhaul gates --run @last --all      all gates of a run, answered ones too
   longhaul gates show gate_01k3rzc      the exact call or question
@@ -34,17 +34,10 @@ const EXAMPLES: &str = "Examples:
 Decide: longhaul approve GATE, longhaul reject GATE, longhaul answer GATE TEXT";
 
 /// Arguments of `longhaul gates`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct GatesCommand {
-    #[command(subcommand)]
-    command: Option<GatesSubcommand>,
-    #[command(flatten)]
-    list: ListGatesCommand,
-}
+pub(crate) type GatesCommand = ListOr<ListGatesCommand, GatesSubcommand>;
 
 #[derive(Debug, Subcommand)]
-enum GatesSubcommand {
+pub(crate) enum GatesSubcommand {
     /// Lists gates that wait for a person
     Ls(ListGatesCommand),
     /// Shows one gate with the full input of its call
@@ -54,7 +47,7 @@ enum GatesSubcommand {
 }
 
 #[derive(Debug, Args)]
-struct ListGatesCommand {
+pub(crate) struct ListGatesCommand {
     /// List only gates of this run
     #[arg(long)]
     run: Option<String>,
@@ -70,7 +63,7 @@ struct ListGatesCommand {
 }
 
 #[derive(Debug, Args)]
-struct CompleteGateCommand {
+pub(crate) struct CompleteGateCommand {
     /// The gate whose event has happened, or a run with exactly one open gate
     #[arg(value_name = "GATE|RUN")]
     gate: String,
@@ -86,7 +79,7 @@ struct CompleteGateCommand {
 }
 
 #[derive(Debug, Args)]
-struct ShowGateCommand {
+pub(crate) struct ShowGateCommand {
     /// The gate to show, or a run with exactly one open gate
     #[arg(value_name = "GATE|RUN")]
     gate: String,

@@ -11,7 +11,7 @@ use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
 use longhaul_api::operations::{LIST_INBOXES, POST_TASK, SHOW_INBOX};
 use longhaul_api::query::InboxesQuery;
 use longhaul_api::run::RunBriefView;
-use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
+use longhaul_core::id::InboxName;
 use longhaul_core::time::Timestamp;
 use serde_json::Value;
 
@@ -19,17 +19,14 @@ use crate::client::connect::{with_client_if_any, with_client_or_new_store};
 use crate::client::print_note_if_task_added;
 use crate::error::CliError;
 use crate::run_status::StatusLabel;
-use crate::table::{self, JsonArgs, TableCell};
-use crate::task_args::{
-    INPUT_BYTES_MAX, InputFormatArgs, parse_actor, parse_context_args, parse_idempotency_key,
-    parse_links,
-};
+use crate::table::{self, JsonArgs, ListOr, TableCell};
+use crate::task_args::{INPUT_BYTES_MAX, RunArgs};
 use crate::{environment, output};
 
 /// Maximum number of characters of a run's current activity in a list.
 const NOW_CHARS: usize = 44;
 
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   longhaul inbox                                      all inboxes with their numbers of tasks
   longhaul inbox post mail \"Summarise README.md\"     the agent is [inboxes.mail] agent
   longhaul inbox post mail --file order.json --agent writer --type order
@@ -39,17 +36,10 @@ const EXAMPLES: &str = "Examples:
 A dead letter is a failed task that nobody has retried: longhaul retry RUN";
 
 /// Arguments of `longhaul inbox`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct InboxCommand {
-    #[command(subcommand)]
-    command: Option<InboxSubcommand>,
-    #[command(flatten)]
-    list: JsonArgs,
-}
+pub(crate) type InboxCommand = ListOr<JsonArgs, InboxSubcommand>;
 
 #[derive(Debug, Subcommand)]
-enum InboxSubcommand {
+pub(crate) enum InboxSubcommand {
     /// Lists inboxes with their numbers of tasks
     Ls(JsonArgs),
     /// Posts a task to an inbox and prints the id of its run
@@ -59,7 +49,7 @@ enum InboxSubcommand {
 }
 
 #[derive(Debug, Args)]
-struct ShowInboxCommand {
+pub(crate) struct ShowInboxCommand {
     /// Name of the inbox
     name: InboxName,
     /// Print the inbox as one JSON object
@@ -68,14 +58,14 @@ struct ShowInboxCommand {
 }
 
 #[derive(Debug, Args)]
-struct PostTaskCommand {
+pub(crate) struct PostTaskCommand {
     /// Name of the inbox
     name: InboxName,
     /// Payload of the task; `-` reads it from stdin. A JSON object or list is passed on as JSON
     #[arg(required_unless_present = "file")]
     payload: Vec<String>,
     #[command(flatten)]
-    format: InputFormatArgs,
+    run: RunArgs,
     /// Read the payload from this file
     #[arg(long, value_name = "PATH", conflicts_with = "payload")]
     file: Option<PathBuf>,
@@ -86,34 +76,10 @@ struct PostTaskCommand {
     /// for the text that the model reads about tasks of a type
     #[arg(long = "type", value_name = "KIND")]
     kind: Option<String>,
-    /// Priority of the task; tasks with a higher priority start first
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
-    priority: i32,
-    /// Lane of the run; only one run of a lane is active at a time
-    #[arg(long)]
-    lane: Option<LaneKey>,
-    /// Conversation (thread) that the run belongs to
-    #[arg(long)]
-    thread: Option<ThreadKey>,
-    /// Person or thing that the conversation is about
-    #[arg(long)]
-    resource: Option<ResourceKey>,
     /// Any data as a JSON object, returned with the run; its keys threadId and resourceId set the
     /// thread (conversation) and the resource (person or thing that the conversation is about)
     #[arg(long, value_name = "JSON", value_parser = parse_metadata)]
     metadata: Option<BTreeMap<String, Value>>,
-    /// Context for tools, as name and value, which the model does not see; may be repeated
-    #[arg(long, value_name = "NAME=VALUE")]
-    context: Vec<String>,
-    /// Person on whose behalf the run acts: a name, or JSON such as {"name": "Ada"}
-    #[arg(long, value_name = "JSON")]
-    actor: Option<String>,
-    /// Reference to a related object in another system, as name and value; may be repeated
-    #[arg(long, value_name = "NAME=VALUE")]
-    link: Vec<String>,
-    /// Idempotency key: post only once, even if this command is repeated with the same key
-    #[arg(long, value_name = "KEY", value_parser = parse_idempotency_key)]
-    idempotency_key: Option<String>,
     /// Earliest time at which the run may start, such as 2026-11-20T08:00:00Z
     #[arg(long, value_name = "TIME")]
     start_at: Option<Timestamp>,
@@ -246,19 +212,20 @@ impl PostTaskCommand {
                 output::join_args_or_read_stdin(&self.payload, INPUT_BYTES_MAX + 1, "the payload")?
             }
         };
+        let task = self.run.build_task(&payload)?;
         Ok(NewTaskBody {
             agent: self.agent.clone(),
             kind: self.kind.clone(),
-            payload: self.format.parse_input(&payload)?,
-            priority: self.priority,
-            lane: self.lane.clone(),
-            thread: self.thread.clone(),
-            resource: self.resource.clone(),
-            context: parse_context_args(&self.context)?,
-            actor: self.actor.as_deref().map(parse_actor).transpose()?,
-            links: parse_links(&self.link)?,
+            payload: task.input,
+            priority: task.priority,
+            lane: task.lane,
+            thread: task.thread,
+            resource: task.resource,
+            context: task.context,
+            actor: task.actor,
+            links: task.links,
             metadata: self.metadata.clone(),
-            idempotency_key: self.idempotency_key.clone(),
+            idempotency_key: task.idempotency_key,
             start_at: self.start_at,
         })
     }

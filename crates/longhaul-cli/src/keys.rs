@@ -10,6 +10,7 @@ use longhaul_core::id::ApiKeyName;
 use longhaul_core::time::Millis;
 use serde_json::json;
 
+use crate::client::Client;
 use crate::client::connect::{
     find_configured_or_local_server, with_client, with_client_if_any, with_client_or_new_store,
 };
@@ -20,7 +21,7 @@ use crate::style::TextTone;
 use crate::table::{self, JsonArgs, TableCell};
 use crate::{output, runtime};
 
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   longhaul keys new ci                                  may read, submit and steer
   longhaul keys new anna --role approver --expires 90d  may also answer gates
   export LONGHAUL_KEY=$(longhaul keys new ci)           stdout has only the secret
@@ -30,16 +31,9 @@ const EXAMPLES: &str = "Examples:
 
 Each role includes the previous ones: viewer < operator (submit, steer) < approver (answer) < admin (keys)";
 
-/// Arguments of `longhaul keys`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct KeysCommand {
-    #[command(subcommand)]
-    command: KeysSubcommand,
-}
-
+/// The subcommands of `longhaul keys`.
 #[derive(Debug, Subcommand)]
-enum KeysSubcommand {
+pub(crate) enum KeysCommand {
     /// Creates an API key and prints its secret once
     New(NewKeyCommand),
     /// Lists API keys, without their secrets
@@ -54,7 +48,7 @@ enum KeysSubcommand {
 }
 
 #[derive(Debug, Args)]
-struct NewKeyCommand {
+pub(crate) struct NewKeyCommand {
     /// Name of the new key, as shown in journals
     name: ApiKeyName,
     /// Role of the new key, which decides what its owner may do
@@ -76,11 +70,11 @@ fn parse_positive_duration(text: &str) -> Result<Millis, String> {
 
 impl KeysCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        match &self.command {
-            KeysSubcommand::New(new) => new.run(),
-            KeysSubcommand::Ls(output) => print_keys(output),
-            KeysSubcommand::Revoke { name } => revoke_key(name),
-            KeysSubcommand::Link => print_browser_link(),
+        match self {
+            Self::New(new) => new.run(),
+            Self::Ls(output) => print_keys(output),
+            Self::Revoke { name } => revoke_key(name),
+            Self::Link => print_browser_link(),
         }
     }
 }
@@ -149,9 +143,8 @@ fn print_browser_link() -> anyhow::Result<()> {
             "longhaul serve",
         );
     };
-    let link =
-        runtime::build_single_thread_tokio()?.block_on(server.client.send(CREATE_TICKET.at(())));
-    output::print_line(&link?.url)?;
+    let link = runtime::block_on(Client::for_server(server.client).send(CREATE_TICKET.at(())))?;
+    output::print_line(&link.url)?;
     output::eprint_line("Open the link in a browser; it works once, within 10 minutes.");
     Ok(())
 }

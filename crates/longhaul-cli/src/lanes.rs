@@ -13,12 +13,12 @@ use longhaul_core::status::Status;
 use crate::client::connect::{with_client, with_client_if_any, with_client_or_new_store};
 use crate::output;
 use crate::style::TextTone;
-use crate::table::{self, JsonArgs, TableCell};
+use crate::table::{self, JsonArgs, ListOr, TableCell};
 
 /// Maximum number of lanes, or of runs of one lane, that are listed.
 const ROWS_MAX: usize = 1_000;
 
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   longhaul submit writer \"Go on.\" --lane docs
   longhaul lanes                  lanes that contain runs or are paused
   longhaul lanes show docs        the runs of one lane that have not ended
@@ -26,17 +26,10 @@ const EXAMPLES: &str = "Examples:
   longhaul lanes resume docs";
 
 /// Arguments of `longhaul lanes`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct LanesCommand {
-    #[command(subcommand)]
-    command: Option<LanesSubcommand>,
-    #[command(flatten)]
-    list: JsonArgs,
-}
+pub(crate) type LanesCommand = ListOr<JsonArgs, LanesSubcommand>;
 
 #[derive(Debug, Subcommand)]
-enum LanesSubcommand {
+pub(crate) enum LanesSubcommand {
     /// Lists the lanes that contain runs or are paused
     Ls(JsonArgs),
     /// Shows a lane and its runs that have not ended, oldest first
@@ -48,7 +41,7 @@ enum LanesSubcommand {
 }
 
 #[derive(Debug, Args)]
-struct LaneArgs {
+pub(crate) struct LaneArgs {
     /// Name of the lane, as in `--lane`
     lane: LaneKey,
     /// Print the lane as one JSON object

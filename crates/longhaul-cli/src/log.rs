@@ -91,8 +91,7 @@ pub(crate) fn report_error(error: &anyhow::Error) {
 /// Sets up the full log of a server, with these secrets redacted.
 pub(crate) fn init_server_log(style: LogStyle, secret_names_and_values: Vec<(String, String)>) {
     IS_JSON_LOG.store(style == LogStyle::Json, Ordering::Relaxed);
-    let lines =
-        LogLineFormatter { style, filter: LogSecretRedactor::new(&secret_names_and_values) };
+    let lines = LogLineFormatter::new(style, &secret_names_and_values);
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_max_level(Level::INFO)
@@ -115,41 +114,6 @@ fn server_log_targets(style: LogStyle) -> Targets {
     }
 }
 
-/// Redacts secrets in log lines: those that are redacted in stored data too, and login tokens, in
-/// all their encodings.
-#[derive(Debug)]
-struct LogSecretRedactor(ProjectRedactor);
-
-impl LogSecretRedactor {
-    fn new(secret_names_and_values: &[(String, String)]) -> Self {
-        let secrets = secret_names_and_values.iter();
-        let secrets = secrets.map(|(name, value)| (&**name, &**value));
-        Self(ProjectRedactor(Redactor::new(secrets)))
-    }
-
-    fn redact_fields(&self, fields: &mut LogEventFields) {
-        fields.message = self.redact_line(&fields.message);
-        for (_, value) in fields.others.iter_mut() {
-            match value {
-                Value::String(text) => *text = self.redact_line(text),
-                // A secret may consist of digits only.
-                Value::Number(number) => {
-                    let digits = number.to_string();
-                    let redacted = self.redact_line(&digits);
-                    if redacted != digits {
-                        *value = Value::String(redacted);
-                    }
-                }
-                Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {}
-            }
-        }
-    }
-
-    fn redact_line(&self, line: &str) -> String {
-        redact_api_keys(&self.0.redact(line))
-    }
-}
-
 /// Redacts Longhaul's own API keys in a line.
 fn redact_api_keys(line: &str) -> String {
     let mut rest = line;
@@ -168,11 +132,39 @@ fn redact_api_keys(line: &str) -> String {
     redacted
 }
 
-/// Formats log events as lines, with secrets redacted.
+/// Formats log events as lines. Redacts secrets: those that are redacted in stored data too, and login
+/// tokens, in all their encodings.
 #[derive(Debug)]
 struct LogLineFormatter {
     style: LogStyle,
-    filter: LogSecretRedactor,
+    redactor: ProjectRedactor,
+}
+
+impl LogLineFormatter {
+    fn new(style: LogStyle, secret_names_and_values: &[(String, String)]) -> Self {
+        let secrets = secret_names_and_values.iter();
+        let secrets = secrets.map(|(name, value)| (&**name, &**value));
+        Self { style, redactor: ProjectRedactor(Redactor::new(secrets)) }
+    }
+
+    fn redact_line(&self, line: &str) -> String {
+        redact_api_keys(&self.redactor.redact(line))
+    }
+
+    fn redact_field(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.redact_line(text),
+            // A secret may consist of digits only.
+            Value::Number(number) => {
+                let digits = number.to_string();
+                let redacted = self.redact_line(&digits);
+                if redacted != digits {
+                    *value = Value::String(redacted);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {}
+        }
+    }
 }
 
 impl<S, N> FormatEvent<S, N> for LogLineFormatter
@@ -189,90 +181,83 @@ where
         let mut fields = LogEventFields::default();
         event.record(&mut fields);
         // Redacted before formatting, because JSON may escape parts of a secret.
-        self.filter.redact_fields(&mut fields);
+        fields.0.values_mut().for_each(|value| self.redact_field(value));
+        let (now, level) = (SystemClock.now(), event.metadata().level());
         let line = match self.style {
-            LogStyle::Human => {
-                format_human_line(SystemClock.now(), event.metadata().level(), &fields)
-            }
-            LogStyle::Json => format_json_line(SystemClock.now(), event.metadata().level(), fields),
+            LogStyle::Human => format_human_line(now, level, fields),
+            LogStyle::Json => format_json_line(now, level, fields),
         };
         writeln!(writer, "{line}")
     }
 }
 
-/// Message and fields of a log event.
+/// Fields of a log event, among them its message.
 #[derive(Debug, Default)]
-struct LogEventFields {
-    message: String,
-    others: Map<String, Value>,
-}
+struct LogEventFields(Map<String, Value>);
 
 impl LogEventFields {
-    fn insert_field(&mut self, field: &Field, value: Value) {
-        match (field.name(), value) {
-            ("message", Value::String(text)) => self.message = text,
-            (name, value) => {
-                self.others.insert(name.to_owned(), value);
-            }
-        }
+    fn insert(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value> {
+        self.0.shift_remove(name)
     }
 }
 
 impl Visit for LogEventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.insert_field(field, Value::String(format!("{value:?}")));
+        self.insert(field, format!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.insert_field(field, Value::String(value.to_owned()));
+        self.insert(field, value);
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.insert_field(field, Value::from(value));
+        self.insert(field, value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.insert_field(field, Value::from(value));
+        self.insert(field, value);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.insert_field(field, Value::from(value));
+        self.insert(field, value);
     }
 }
 
 /// Formats a log line for people: time, run, message and fields.
-fn format_human_line(time: Timestamp, level: &Level, fields: &LogEventFields) -> String {
-    let mut line = format_time_of_day(time);
-    if let Some(Value::String(run)) = fields.others.get("run") {
-        _ = write!(line, "  {run}");
-    }
-    match *level {
-        Level::ERROR => line.push_str("  error:"),
-        Level::WARN => line.push_str("  warning:"),
-        _ => line.push(' '),
-    }
-    _ = write!(line, " {}", fields.message);
-    for (name, value) in fields.others.iter().filter(|(name, _)| *name != "run") {
-        match value {
-            Value::String(text) => _ = write!(line, "  {name}={}", sanitize::sanitize_line(text)),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::Array(_)
-            | Value::Object(_) => _ = write!(line, "  {name}={value}"),
-        }
+fn format_human_line(time: Timestamp, level: &Level, mut fields: LogEventFields) -> String {
+    let text = |value: Value| match value {
+        Value::String(text) => text,
+        other @ (Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::Array(_)
+        | Value::Object(_)) => other.to_string(),
+    };
+    let run = fields.take("run").map(|run| format!("  {}", text(run))).unwrap_or_default();
+    let label = match *level {
+        Level::ERROR => "  error:",
+        Level::WARN => "  warning:",
+        _ => " ",
+    };
+    let message = fields.take("message").map(text).unwrap_or_default();
+    let mut line = format!("{}{run}{label} {message}", format_time_of_day(time));
+    for (name, value) in fields.0 {
+        _ = write!(line, "  {name}={}", text(value));
     }
     sanitize::sanitize_line(&line)
 }
 
 /// Formats a log line for programs, as one JSON object.
-fn format_json_line(time: Timestamp, level: &Level, fields: LogEventFields) -> String {
+fn format_json_line(time: Timestamp, level: &Level, mut fields: LogEventFields) -> String {
     let mut line = Map::new();
-    line.insert("at".to_owned(), Value::String(time.to_string()));
-    let level = level.as_str().to_ascii_lowercase();
-    line.insert("level".to_owned(), Value::String(level));
-    line.insert("message".to_owned(), Value::String(fields.message));
-    line.extend(fields.others);
+    line.insert("at".to_owned(), time.to_string().into());
+    line.insert("level".to_owned(), level.as_str().to_ascii_lowercase().into());
+    line.insert("message".to_owned(), fields.take("message").unwrap_or_else(|| "".into()));
+    line.extend(fields.0);
     output::escape_json(&Value::Object(line).to_string())
 }
 
@@ -289,9 +274,8 @@ mod tests {
             ("SHORT", "abc"),
             ("PART", "hunter2-and"),
         ];
-        let filter = LogSecretRedactor::new(
-            &secrets.map(|(name, value)| (name.to_owned(), value.to_owned())),
-        );
+        let secrets = secrets.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let filter = LogLineFormatter::new(LogStyle::Json, &secrets);
         for (line, expected) in [
             ("nothing here, abc", "nothing here, abc"),
             ("key hunter2-and-more!", "key {{secret:TOKEN}}!"),
@@ -314,21 +298,20 @@ mod tests {
             ..Default::default()
         };
         longhaul_mcp::LoginContext::new("/".into(), oauth, std::sync::Arc::new(SystemClock));
-        let redacted =
-            LogSecretRedactor::new(&[]).redact_line("l0gin-in-a-line bDBnaW4taW4tYS1saW5l");
+        let redacted = LogLineFormatter::new(LogStyle::Json, &[])
+            .redact_line("l0gin-in-a-line bDBnaW4taW4tYS1saW5l");
         assert_eq!(redacted, "{{secret:mcp-login}} {{secret:mcp-login}}");
     }
 
     #[test]
     fn a_numeric_field_is_redacted_too() {
         let secrets = [("DIGITS".to_owned(), "4815162342".to_owned())];
-        let mut fields = LogEventFields::default();
-        fields.others.insert("pin".into(), 4_815_162_342_u64.into());
-        fields.others.insert("turns".into(), 3.into());
-        LogSecretRedactor::new(&secrets).redact_fields(&mut fields);
-        let others = Value::Object(fields.others);
-        assert_eq!(others["pin"], "{{secret:DIGITS}}");
-        assert_eq!(others["turns"], 3);
+        let (mut pin, mut turns) = (Value::from(4_815_162_342_u64), Value::from(3));
+        let redactor = LogLineFormatter::new(LogStyle::Json, &secrets);
+        for value in [&mut pin, &mut turns] {
+            redactor.redact_field(value);
+        }
+        assert_eq!((pin, turns), ("{{secret:DIGITS}}".into(), 3.into()));
     }
 
     #[test]
@@ -357,23 +340,25 @@ mod tests {
     #[test]
     fn a_line_is_formatted_for_people_or_as_json() {
         let fields = || {
-            let mut others = Map::new();
-            others.insert("run".into(), "run_1".into());
-            others.insert("turns".into(), 3.into());
-            LogEventFields { message: "completed".into(), others }
+            let Value::Object(fields) =
+                serde_json::json!({ "message": "completed", "run": "run_1", "turns": 3 })
+            else {
+                panic!("not an object");
+            };
+            LogEventFields(fields)
         };
         let at = Timestamp::default();
-        let line = format_human_line(at, &Level::INFO, &fields());
+        let line = format_human_line(at, &Level::INFO, fields());
         assert!(line.ends_with("  run_1  completed  turns=3"), "{line}");
         let line: Value =
             serde_json::from_str(&format_json_line(at, &Level::WARN, fields())).unwrap();
         assert_eq!((&line["level"], &line["run"]), (&"warn".into(), &"run_1".into()));
         let name = "a\u{202e}b\u{200b}";
-        let named = || LogEventFields {
-            message: name.into(),
-            others: Map::from_iter([("agent".to_owned(), name.into())]),
+        let named = || {
+            let fields = ["message", "agent"].map(|field| (field.to_owned(), name.into()));
+            LogEventFields(Map::from_iter(fields))
         };
-        let line = format_human_line(at, &Level::INFO, &named());
+        let line = format_human_line(at, &Level::INFO, named());
         assert!(line.ends_with("a·b·  agent=a·b·"), "{line}");
         let line = format_json_line(at, &Level::INFO, named());
         assert!(line.contains(r#""agent":"a\u202eb\u200b""#), "{line}");

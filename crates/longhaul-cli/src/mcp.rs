@@ -7,12 +7,12 @@ mod login;
 mod ls;
 mod report;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
 use crate::exit::Exit;
-use crate::table::JsonArgs;
+use crate::table::{JsonArgs, ListOr};
 
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   longhaul mcp                    the servers of .mcp.json; starts nothing
   longhaul mcp ls --json
   longhaul mcp check              starts each trusted server and lists its tools
@@ -32,17 +32,10 @@ Exit codes of login: 0 logged in or not needed, 2 failed, 5 the server does not 
 Exit codes of logout: 0 deleted, or there was no login, 2 failed";
 
 /// Arguments of `longhaul mcp`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct McpCommand {
-    #[command(subcommand)]
-    command: Option<McpSubcommand>,
-    #[command(flatten)]
-    list: JsonArgs,
-}
+pub(crate) type McpCommand = ListOr<JsonArgs, McpSubcommand>;
 
 #[derive(Debug, Subcommand)]
-enum McpSubcommand {
+pub(crate) enum McpSubcommand {
     /// Lists the servers of .mcp.json and what is wrong with them; starts nothing
     Ls(JsonArgs),
     /// Starts trusted servers and lists their tools

@@ -15,7 +15,7 @@ use crate::client::connect::{with_client_if_any, with_client_or_new_store};
 use crate::environment::current_process_env;
 use crate::error::fail;
 use crate::event_printer::{first_line, format_date_time};
-use crate::format::name_parser;
+use crate::format::{count_with_noun, name_parser};
 use crate::table::{self, TableCell};
 use crate::transcript::render_messages;
 use crate::{output, runtime, store_access};
@@ -29,7 +29,7 @@ const LIMIT_MAX: usize = 10_000;
 /// Maximum number of messages that a server returns.
 const REMOTE_MESSAGES_MAX: usize = 1_000;
 
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   longhaul run writer 'Go on.' --thread support --resource ada
   longhaul memory show support             the messages of this thread, oldest first
   longhaul memory add support 'I am Ada.'  adds a message of the user; --role assistant: the model
@@ -40,16 +40,9 @@ const EXAMPLES: &str = "Examples:
   longhaul memory forget --all ada         deletes all notes about ada
   longhaul memory clear support            deletes a thread; journals keep the messages";
 
-/// Arguments of `longhaul memory`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct MemoryCommand {
-    #[command(subcommand)]
-    command: MemorySubcommand,
-}
-
+/// The subcommands of `longhaul memory`.
 #[derive(Debug, Subcommand)]
-enum MemorySubcommand {
+pub(crate) enum MemoryCommand {
     /// Shows the messages of a thread, oldest first
     Show(ShowThreadCommand),
     /// Adds a message to a thread
@@ -63,7 +56,7 @@ enum MemorySubcommand {
 }
 
 #[derive(Debug, Args)]
-struct ShowThreadCommand {
+pub(crate) struct ShowThreadCommand {
     /// Key of the thread, as in `--thread`
     thread: ThreadKey,
     /// Maximum number of messages to show; the newest are shown
@@ -75,7 +68,7 @@ struct ShowThreadCommand {
 }
 
 #[derive(Debug, Args)]
-struct AddThreadMessageCommand {
+pub(crate) struct AddThreadMessageCommand {
     /// Key of the thread, as in `--thread`
     thread: ThreadKey,
     /// Text of the message
@@ -89,7 +82,7 @@ struct AddThreadMessageCommand {
 }
 
 #[derive(Debug, Args)]
-struct ClearThreadCommand {
+pub(crate) struct ClearThreadCommand {
     /// Key of the thread, as in `--thread`
     thread: ThreadKey,
     /// Print the result as one JSON object
@@ -98,7 +91,7 @@ struct ClearThreadCommand {
 }
 
 #[derive(Debug, Args)]
-struct ListNotesCommand {
+pub(crate) struct ListNotesCommand {
     /// Person or thing that the notes are about, as in `--resource`
     resource: ResourceKey,
     /// Words to search for; a note with any of them is found
@@ -112,7 +105,7 @@ struct ListNotesCommand {
 }
 
 #[derive(Debug, Args)]
-struct ForgetNotesCommand {
+pub(crate) struct ForgetNotesCommand {
     /// Id of the note to delete
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     note: Option<NoteId>,
@@ -126,12 +119,12 @@ struct ForgetNotesCommand {
 
 impl MemoryCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        match &self.command {
-            MemorySubcommand::Show(show) => show.run(),
-            MemorySubcommand::Add(add) => add.run(),
-            MemorySubcommand::Clear(clear) => clear.run(),
-            MemorySubcommand::Notes(notes) => notes.run(),
-            MemorySubcommand::Forget(forget) => forget.run(),
+        match self {
+            Self::Show(show) => show.run(),
+            Self::Add(add) => add.run(),
+            Self::Clear(clear) => clear.run(),
+            Self::Notes(notes) => notes.run(),
+            Self::Forget(forget) => forget.run(),
         }
     }
 }
@@ -218,7 +211,12 @@ impl ListNotesCommand {
             Some(store) => {
                 let limit = clamp_list_limit(self.limit);
                 runtime::block_on(async {
-                    Ok(store.longhaul.search_notes(resource, &query, limit).await?)
+                    Ok(store
+                        .longhaul
+                        .services()
+                        .records
+                        .search_notes(resource, &query, limit)
+                        .await?)
                 })?
             }
         };
@@ -269,15 +267,11 @@ impl ForgetNotesCommand {
     }
 
     async fn delete_notes(&self, longhaul: &Longhaul) -> anyhow::Result<u64> {
+        let records = &longhaul.services().records;
         Ok(match (&self.all, self.note) {
-            (Some(resource), _) => longhaul.clear_notes(resource).await?,
-            (None, Some(note)) => longhaul.delete_note(note).await?.into(),
+            (Some(resource), _) => records.clear_notes(resource).await?,
+            (None, Some(note)) => records.delete_note(note).await?.into(),
             (None, None) => 0,
         })
     }
-}
-
-fn count_with_noun(count: u64, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
 }

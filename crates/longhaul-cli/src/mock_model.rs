@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::error::fail;
 use crate::exit::Exit;
-use crate::format::parse_duration;
+use crate::format::{count_with_noun, parse_duration};
 use crate::mock_model::script_folder::ScriptFolder;
 use crate::runtime::{InterruptListener, wait_for_parent_exit};
 use crate::server::{bind_listener, local_url, raise_open_file_limit};
@@ -158,10 +158,9 @@ impl MockModelCommand {
         if self.json {
             return output::print_json(&data);
         }
-        let (count, path) = (names.len(), folder.path().display());
-        let noun = if count == 1 { "script" } else { "scripts" };
+        let (scripts, path) = (count_with_noun(names.len(), "script"), folder.path().display());
         output::eprint_line(&format!(
-            "mock-model is ready at {url} with {count} {noun} of {path}; no AI is called
+            "mock-model is ready at {url} with {scripts} of {path}; no AI is called
   Anthropic SDK  ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any
   OpenAI SDK     OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=any
   Longhaul       [providers.mock] api = \"anthropic\", base_url = \"{url}\"; model: mock/NAME"

@@ -7,16 +7,16 @@ mod check;
 mod ls;
 mod price;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use longhaul_project::assemble::model_selector;
 use longhaul_project::config::settings::Config;
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::table::JsonArgs;
+use crate::table::{JsonArgs, ListOr};
 use crate::{environment, output};
 
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   longhaul models                          providers, keys, short names and the default
   longhaul models check                    contacts every provider that has a key; costs nothing
   longhaul models check anthropic ollama   contacts these two
@@ -28,17 +28,10 @@ Exit codes of check: 0 all checked are ok, 2 an unexpected response, 5 a provide
   6 a key is rejected";
 
 /// Arguments of `longhaul models`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct ModelsCommand {
-    #[command(subcommand)]
-    command: Option<ModelsSubcommand>,
-    #[command(flatten)]
-    list: JsonArgs,
-}
+pub(crate) type ModelsCommand = ListOr<JsonArgs, ModelsSubcommand>;
 
 #[derive(Debug, Subcommand)]
-enum ModelsSubcommand {
+pub(crate) enum ModelsSubcommand {
     /// Lists providers, their key variables, short names and the default model; contacts no
     /// provider
     Ls(JsonArgs),

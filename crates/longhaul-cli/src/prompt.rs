@@ -34,9 +34,6 @@ pub(crate) enum PromptInput {
     Close,
     Why,
     Detach,
-    Empty,
-    /// Input that is no command. The prompt prints the commands again.
-    Unknown,
 }
 
 /// What the prompt asks for, which decides the meaning of plain text.
@@ -164,7 +161,7 @@ impl TerminalPrompt {
     }
 
     /// Prints the commands that the prompt accepts.
-    pub(crate) fn print_commands(&self) {
+    fn print_commands(&self) {
         eprint_indented(&self.commands);
     }
 
@@ -194,21 +191,18 @@ impl TerminalPrompt {
         self.shown_gate = None;
     }
 
-    /// Returns what the person types next. If nothing is asked, reports the line as unused and returns
-    /// `Empty`.
+    /// Returns what the person types next. While nothing is asked, only reports lines as unused.
     pub(crate) async fn next_input_if_asked(&mut self, is_asked: bool) -> PromptInput {
         if is_asked {
             return self.next_input().await;
         }
-        match &mut self.lines {
-            Some(lines) => match lines.recv().await {
-                Some(line) => print_unused_line(&line, "nothing was asked"),
-                // The next question finds the terminal closed.
-                None => std::future::pending().await,
-            },
-            None => std::future::pending().await,
+        while let Some(lines) = &mut self.lines
+            && let Some(line) = lines.recv().await
+        {
+            print_unused_line(&line, "nothing was asked");
         }
-        PromptInput::Empty
+        // The next question finds the terminal closed.
+        std::future::pending().await
     }
 
     /// Returns what the person types next. Never returns if the prompt is inactive.
@@ -242,7 +236,12 @@ impl TerminalPrompt {
             if let Some(option) = find_option_by_text(&self.options, &line) {
                 return PromptInput::Text(option.to_owned());
             }
-            return parse_prompt_line(command.unwrap_or(line.trim()), self.mode);
+            let text = command.unwrap_or(line.trim());
+            match parse_prompt_line(text, self.mode) {
+                _ if text.is_empty() => {}
+                Some(input) => return input,
+                None => self.print_commands(),
+            }
         }
     }
 
@@ -305,14 +304,9 @@ impl TerminalPrompt {
                 eprint_indented(&explanation.message);
                 return Ok(());
             }
-            (
-                PromptInput::Approve(_)
-                | PromptInput::Reject(_)
-                | PromptInput::Detach
-                | PromptInput::Empty
-                | PromptInput::Unknown,
-                _,
-            ) => return Ok(()),
+            (PromptInput::Approve(_) | PromptInput::Reject(_) | PromptInput::Detach, _) => {
+                return Ok(());
+            }
         };
         let Some(gate) = gate else { return Ok(()) };
         let answer = Answer { scope, note, digest: gate.digest, ..new_answer(decision) };
@@ -331,28 +325,26 @@ pub(crate) async fn oldest_open_gate(
     Ok(gates.pop())
 }
 
-fn parse_prompt_line(line: &str, mode: PromptMode) -> PromptInput {
+/// Parses a line. `None` means that it is no command and that the prompt takes no other text.
+fn parse_prompt_line(line: &str, mode: PromptMode) -> Option<PromptInput> {
     use PromptMode::{Decision, Message, Question};
     let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
     let rest = rest.trim();
     let note = (!rest.is_empty()).then(|| rest.to_owned());
-    match (command, mode) {
-        ("", _) => PromptInput::Empty,
-        ("a" | "approve" | "y" | "yes", Decision) => match rest.trim_start_matches("--for ") {
-            "" | "once" => PromptInput::Approve(AnswerScope::Once),
-            "run" => PromptInput::Approve(AnswerScope::Run),
-            "agent" => PromptInput::Approve(AnswerScope::Agent),
-            "project" => PromptInput::Approve(AnswerScope::Project),
-            _ => PromptInput::Unknown,
-        },
+    Some(match (command, mode) {
+        ("a" | "approve" | "y" | "yes", Decision) => {
+            let scope = note.as_deref().unwrap_or(AnswerScope::Once.as_str());
+            let scope = scope.trim_start_matches("--for ");
+            PromptInput::Approve(serde_json::from_value(scope.into()).ok()?)
+        }
         ("r" | "reject", Decision | Question) => PromptInput::Reject(note),
         ("n" | "no", Decision) => PromptInput::Reject(note),
         ("s" | "steer", Decision) if note.is_some() => PromptInput::Text(rest.to_owned()),
         ("w" | "why", _) if note.is_none() => PromptInput::Why,
         ("d" | "detach", _) if note.is_none() => PromptInput::Detach,
         (_, Question | Message) => PromptInput::Text(line.to_owned()),
-        (_, Decision) => PromptInput::Unknown,
-    }
+        (_, Decision) => return None,
+    })
 }
 
 /// Prints a line below the events, to which the prompt belongs.
@@ -386,6 +378,8 @@ fn spawn_stdin_reader() -> mpsc::Receiver<TypedLine> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     #[test]
@@ -393,21 +387,20 @@ mod tests {
         let text_input = |text: &str| PromptInput::Text(text.to_owned());
         use PromptMode::{Decision, Message, Question};
         for (line, mode, expected) in [
-            ("a", Decision, PromptInput::Approve(AnswerScope::Once)),
-            ("a run", Decision, PromptInput::Approve(AnswerScope::Run)),
-            ("yes --for agent", Decision, PromptInput::Approve(AnswerScope::Agent)),
-            ("a project", Decision, PromptInput::Approve(AnswerScope::Project)),
-            ("a always", Decision, PromptInput::Unknown),
-            ("r not now", Decision, PromptInput::Reject(Some("not now".into()))),
-            ("r not now", Message, text_input("r not now")),
-            ("s keep the old name", Decision, text_input("keep the old name")),
-            ("go left", Question, text_input("go left")),
-            ("go left", Message, text_input("go left")),
-            ("a", Question, text_input("a")),
-            ("w", Question, PromptInput::Why),
-            ("d", Message, PromptInput::Detach),
-            ("what?", Decision, PromptInput::Unknown),
-            ("", Message, PromptInput::Empty),
+            ("a", Decision, Some(PromptInput::Approve(AnswerScope::Once))),
+            ("a run", Decision, Some(PromptInput::Approve(AnswerScope::Run))),
+            ("yes --for agent", Decision, Some(PromptInput::Approve(AnswerScope::Agent))),
+            ("a project", Decision, Some(PromptInput::Approve(AnswerScope::Project))),
+            ("a always", Decision, None),
+            ("r not now", Decision, Some(PromptInput::Reject(Some("not now".into())))),
+            ("r not now", Message, Some(text_input("r not now"))),
+            ("s keep the old name", Decision, Some(text_input("keep the old name"))),
+            ("go left", Question, Some(text_input("go left"))),
+            ("go left", Message, Some(text_input("go left"))),
+            ("a", Question, Some(text_input("a"))),
+            ("w", Question, Some(PromptInput::Why)),
+            ("d", Message, Some(PromptInput::Detach)),
+            ("what?", Decision, None),
         ] {
             assert_eq!(parse_prompt_line(line, mode), expected, "{line} {mode:?}");
         }
@@ -477,7 +470,7 @@ mod tests {
     async fn a_line_typed_while_nothing_is_asked_is_not_used() {
         let (mut prompt, sender) = prompt(PromptMode::Decision);
         sender.send(typed_line("a", u64::MAX)).await.unwrap();
-        assert_eq!(prompt.next_input_if_asked(false).await, PromptInput::Empty);
+        assert_eq!(prompt.next_input_if_asked(false).now_or_never(), None);
         sender.send(typed_line("a", u64::MAX)).await.unwrap();
         let approval = PromptInput::Approve(AnswerScope::Once);
         assert_eq!(prompt.next_input_if_asked(true).await, approval);

@@ -17,7 +17,7 @@ use longhaul_project::config::settings::Config;
 use longhaul_store::OpenMode;
 
 use crate::error::CliError;
-use crate::format::format_model_exchange_count;
+use crate::format::count_with_noun;
 use crate::store_access::store_open_options;
 use crate::{environment, output};
 
@@ -122,7 +122,11 @@ impl RecordingSession {
         }
         output::eprint_line(&match cassette_file {
             Some((path, exchanges)) => {
-                format!("recorded {} in {}", format_model_exchange_count(exchanges), path.display())
+                format!(
+                    "recorded {} in {}",
+                    count_with_noun(exchanges, "model exchange"),
+                    path.display()
+                )
             }
             None => "no model was called, so nothing was recorded".to_owned(),
         });

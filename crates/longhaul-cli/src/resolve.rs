@@ -1,6 +1,8 @@
 //! Finds the run, gate or remembered approval that the command line names: by its whole id, at least the last six
 //! characters of the id, or `@last`. If several ids match, the error lists them.
 
+use std::fmt::Display;
+
 use longhaul_api::gate::GateView;
 use longhaul_api::operations::{LIST_GATES, LIST_RULES, SHOW_GATE};
 use longhaul_api::query::{GatesQuery, RulesQuery, RunsQuery};
@@ -67,8 +69,11 @@ pub(crate) async fn resolve_run_id(client: &Client, id: &str) -> anyhow::Result<
 /// Returns the runs whose ids end with this suffix.
 async fn runs_with_id_suffix(client: &Client, suffix: &str) -> anyhow::Result<Vec<RunId>> {
     let rows = client.list_runs(RunsQuery::default(), SEARCHED_MAX).await?;
-    let ids = rows.iter().map(|row| row.id);
-    Ok(ids.filter(|id| id.to_string().ends_with(suffix)).collect())
+    Ok(with_suffix(rows.iter().map(|row| row.id), suffix))
+}
+
+fn with_suffix<Id: Display>(ids: impl Iterator<Item = Id>, suffix: &str) -> Vec<Id> {
+    ids.filter(|id| id.to_string().ends_with(suffix)).collect()
 }
 
 /// Finds the remembered approval with this id or id suffix, also if it is revoked.
@@ -79,8 +84,7 @@ pub(crate) async fn resolve_rule_id(client: &Client, id: &str) -> anyhow::Result
     let suffix = parse_id_suffix(id, RuleId::PREFIX)?;
     let query = RulesQuery { all: true, ..RulesQuery::default() };
     let rules = client.list(LIST_RULES, query, SEARCHED_MAX).await?;
-    let ids = rules.iter().map(|rule| rule.id);
-    let matches: Vec<RuleId> = ids.filter(|id| id.to_string().ends_with(suffix)).collect();
+    let matches = with_suffix(rules.iter().map(|rule| rule.id), suffix);
     expect_one_id_match(id, RuleId::PREFIX, &matches)
 }
 
@@ -99,14 +103,10 @@ pub(crate) async fn resolve_gate_by_gate_or_run_id(
     }
     let suffix = parse_id_suffix(gate_or_run, GateId::PREFIX)?;
     let gates = client.list(LIST_GATES, GatesQuery::default(), SEARCHED_MAX).await?;
-    let matches: Vec<GateId> =
-        gates.iter().map(|gate| gate.id).filter(|id| id.to_string().ends_with(suffix)).collect();
+    let matches = with_suffix(gates.iter().map(|gate| gate.id), suffix);
     if matches.is_empty() && suffix == gate_or_run {
-        let run = expect_one_id_match(
-            gate_or_run,
-            "gate or run",
-            &runs_with_id_suffix(client, suffix).await?,
-        )?;
+        let runs = runs_with_id_suffix(client, suffix).await?;
+        let run = expect_one_id_match(gate_or_run, "gate or run", &runs)?;
         return find_only_open_gate(client, run).await;
     }
     let id = expect_one_id_match(gate_or_run, "gate", &matches)?;
@@ -143,7 +143,7 @@ async fn find_only_open_gate(client: &Client, run: RunId) -> anyhow::Result<Gate
         (Some(gate), other_count) => {
             let count = other_count + 1;
             let mut failure =
-                CliError::usage_error(format!("{run} waits for {count} answers; name a gate"));
+                CliError::usage_error(format!("{run} has {count} open gates; give the id of one"));
             for gate in gates.iter().rev().chain([&gate]) {
                 let id = gate.id;
                 failure =
@@ -177,7 +177,7 @@ fn parse_id_suffix<'a>(id: &'a str, prefix: &str) -> anyhow::Result<&'a str> {
     Ok(suffix)
 }
 
-fn expect_one_id_match<Id: Copy + std::fmt::Display>(
+fn expect_one_id_match<Id: Copy + Display>(
     suffix: &str,
     kind: &str,
     matches: &[Id],

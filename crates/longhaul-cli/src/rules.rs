@@ -2,39 +2,32 @@
 //! project.
 
 use clap::{Args, Subcommand};
+use longhaul_api::gate::RuleView;
 use longhaul_api::operations::{LIST_RULES, REVOKE_RULE};
 use longhaul_api::query::RulesQuery;
-use longhaul_api::rule::RuleView;
 use longhaul_core::policy::gate::AnswerScope;
 
 use crate::client::connect::{with_client, with_client_if_any};
 use crate::event_printer::format_date_time;
 use crate::format::rule_pattern_text;
 use crate::style::TextTone;
-use crate::table::{self, TableCell};
+use crate::table::{self, ListOr, TableCell};
 use crate::{output, resolve};
 
 /// Maximum number of remembered approvals that are listed.
 const ROWS_MAX: usize = 10_000;
 
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   longhaul approve gate_01k3rzc --for agent      remembers the approval: the agent does not ask again
   longhaul rules                                 who allowed what, and how often it was used
   longhaul rules --all                           also revoked ones and those of ended runs
   longhaul rules rm rule_01k3s0yq8w7v2m4n6p8r0t2v4x";
 
 /// Arguments of `longhaul rules`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct RulesCommand {
-    #[command(subcommand)]
-    command: Option<RulesSubcommand>,
-    #[command(flatten)]
-    list: ListRulesCommand,
-}
+pub(crate) type RulesCommand = ListOr<ListRulesCommand, RulesSubcommand>;
 
 #[derive(Debug, Subcommand)]
-enum RulesSubcommand {
+pub(crate) enum RulesSubcommand {
     /// Lists the remembered approvals, newest first
     Ls(ListRulesCommand),
     /// Revokes a remembered approval: later calls ask again
@@ -43,7 +36,7 @@ enum RulesSubcommand {
 }
 
 #[derive(Debug, Args)]
-struct ListRulesCommand {
+pub(crate) struct ListRulesCommand {
     /// Also list revoked approvals and approvals of ended runs
     #[arg(long)]
     all: bool,
@@ -53,7 +46,7 @@ struct ListRulesCommand {
 }
 
 #[derive(Debug, Args)]
-struct RevokeRuleCommand {
+pub(crate) struct RevokeRuleCommand {
     /// Id of the remembered approval, as `longhaul rules` lists it, or at least its last six
     /// characters
     rule: String,

@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::follow::{FinalOutputFormat, RunFollowOptions};
 use crate::followed_run::FollowedRun;
 use crate::format::parse_duration;
-use crate::record_replay::{CassetteArgs, recording_needs_own_driver_error};
+use crate::record_replay::{CassetteArgs, RecordingSession, recording_needs_own_driver_error};
 use crate::runtime::InterruptListener;
 use crate::store_access::{open_store_as_driver_or_observer, store_open_options};
 use crate::submit::prepare_task;
@@ -119,6 +119,7 @@ impl RunTaskCommand {
         let mut options = self.follow.follow_options();
         let can_ask = !options.silent && output::is_interactive();
         options.stop_at_person |= !can_ask && !self.wait;
+        options.is_only_client = self.ephemeral;
         options
     }
 
@@ -135,10 +136,9 @@ impl RunTaskCommand {
     }
 
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let timeout = self.follow.timeout;
         self.check_chain_options()?;
         if self.ephemeral {
-            return self.run_ephemeral(timeout);
+            return self.run_ephemeral();
         }
         // Errors are reported before anything is created on disk.
         let server = find_configured_or_local_server()?;
@@ -178,30 +178,41 @@ impl RunTaskCommand {
             (_, Some(runtime)) => Client::for_store(runtime)?,
             (server, None) => connect_or_create_store(server)?,
         };
-        runtime::build_multi_thread_tokio()?.block_on(async {
-            let interrupts = InterruptListener::listen()?;
-            let run = client.submit_task(task).await?;
-            if !options.silent {
-                output::eprint_line(&format!("{run}  {}", self.task.agent_or_chain_name()));
-            }
-            if let Some(recording) = &recording {
-                recording.begin_cassette(run, self.task.agent_name()).await?;
-            }
-            let followed_run = FollowedRun {
-                client: &client,
-                run,
-                after: Seq::START,
-                runtime: local_runtime,
-                // Another driver would not record its model calls.
-                keeps_lock: recording.is_some(),
-                timeout,
-            };
-            let exit = followed_run.follow_to_end(options, interrupts).await?;
-            if let Some(recording) = &recording {
-                recording.finish_cassette(options.silent)?;
-            }
-            Ok(exit)
-        })
+        let run = self.submit_and_follow(task, &client, local_runtime, recording.as_ref());
+        runtime::build_multi_thread_tokio()?.block_on(run)
+    }
+
+    async fn submit_and_follow(
+        &self,
+        task: Task,
+        client: &Client,
+        runtime: Option<&ProjectRuntime>,
+        recording: Option<&RecordingSession>,
+    ) -> anyhow::Result<Exit> {
+        let options = self.follow_options();
+        let interrupts = InterruptListener::listen()?;
+        let run = client.submit_task(task).await?;
+        if !options.silent {
+            let note = if self.ephemeral { "  (ephemeral, nothing is stored)" } else { "" };
+            output::eprint_line(&format!("{run}  {}{note}", self.task.agent_or_chain_name()));
+        }
+        if let Some(recording) = recording {
+            recording.begin_cassette(run, self.task.agent_name()).await?;
+        }
+        let followed_run = FollowedRun {
+            client,
+            run,
+            after: Seq::START,
+            runtime,
+            // Another driver would not record its model calls, and can't reach an ephemeral run.
+            keeps_lock: recording.is_some() || self.ephemeral,
+            timeout: self.follow.timeout,
+        };
+        let exit = followed_run.follow_to_end(options, interrupts).await?;
+        if let Some(recording) = recording {
+            recording.finish_cassette(options.silent)?;
+        }
+        Ok(exit)
     }
 
     /// Asks on a terminal whether the project's code is trusted. A refusal is not an error here: the
@@ -218,32 +229,13 @@ impl RunTaskCommand {
         _ = confirm::ask_for_trust_before_run((&config, agents), agent, unattended)?;
         Ok(())
     }
-}
 
-impl RunTaskCommand {
     /// Runs the task on an in-memory store, which is lost when this command ends.
-    fn run_ephemeral(&self, timeout: Option<Millis>) -> anyhow::Result<Exit> {
-        let options = RunFollowOptions { is_only_client: true, ..self.follow_options() };
-        let quiet = self.follow.quiet;
-        let (runtime, task) = self.open_in_memory_and_prepare_task(quiet)?;
+    fn run_ephemeral(&self) -> anyhow::Result<Exit> {
+        let (runtime, task) = self.open_in_memory_and_prepare_task(self.follow.quiet)?;
         let client = Client::for_store(&runtime)?;
-        runtime::build_multi_thread_tokio()?.block_on(async {
-            let interrupts = InterruptListener::listen()?;
-            let run = client.submit_task(task).await?;
-            if !options.silent {
-                let agent = self.task.agent_name();
-                output::eprint_line(&format!("{run}  {agent}  (ephemeral, nothing is stored)"));
-            }
-            let followed_run = FollowedRun {
-                client: &client,
-                run,
-                after: Seq::START,
-                runtime: Some(&runtime),
-                keeps_lock: true,
-                timeout,
-            };
-            followed_run.follow_to_end(options, interrupts).await
-        })
+        let run = self.submit_and_follow(task, &client, Some(&runtime), None);
+        runtime::build_multi_thread_tokio()?.block_on(run)
     }
 
     /// Opens the project on an in-memory store and builds the task that an ephemeral run executes.

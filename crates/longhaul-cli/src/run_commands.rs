@@ -15,6 +15,7 @@ use longhaul_core::status::Status;
 use crate::client::Client;
 use crate::client::connect::with_client;
 use crate::exit::Exit;
+use crate::format::count_with_noun;
 use crate::task_args::parse_budget_caps;
 use crate::{error, output, resolve};
 
@@ -108,6 +109,7 @@ pub(crate) struct FreeKeyCommand {
     /// Run of the call that holds the key: its id, the last six characters of the id, or @last
     run: String,
     /// Id of the call, such as t1.1
+    #[arg(value_parser = parse_call_id)]
     call: CallId,
     /// Why the call is known to have had no effect
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -115,6 +117,13 @@ pub(crate) struct FreeKeyCommand {
     /// Print what is recorded with the run as one JSON object
     #[arg(long)]
     json: bool,
+}
+
+fn parse_call_id(text: &str) -> Result<CallId, &'static str> {
+    text.parse().map_err(|_| {
+        "the id of a call names its turn and its place there, such as t1.1; to list the calls: \
+         longhaul show RUN --events"
+    })
 }
 
 impl FreeKeyCommand {
@@ -222,8 +231,7 @@ impl RunsCommand {
         let children = client.list_runs(query, CHILDREN_MAX).await?;
         let child_runs = match children.iter().filter(|child| !child.status.is_terminal()).count() {
             0 => return Ok(String::new()),
-            1 => "1 open child run".to_owned(),
-            count => format!("{count} open child runs"),
+            count => count_with_noun(count, "open child run"),
         };
         Ok(format!(
             " A worker cancels the {child_runs} of this run next, unless the agent of this run says `on_cancel: keep`."

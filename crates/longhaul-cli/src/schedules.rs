@@ -14,10 +14,10 @@ use crate::event_printer::format_time_with_zone;
 use crate::format::{format_duration, name_parser, parse_duration};
 use crate::output;
 use crate::style::TextTone;
-use crate::table::{self, JsonArgs, TableCell};
+use crate::table::{self, JsonArgs, ListOr, TableCell};
 use crate::task_args::InputFormatArgs;
 
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   longhaul schedules add digest --cron \"0 9 * * MON-FRI\" --agent writer --input \"Sum up the news\"
   longhaul schedules add smith-idle --every 30s --agent smith --event idle_tick
   longhaul schedules               all schedules, with the next firing and the last run
@@ -30,17 +30,10 @@ Schedules fire while `dev`, `serve` or `worker` is running.";
 const ERROR_CHARS: usize = 60;
 
 /// Arguments of `longhaul schedules`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct SchedulesCommand {
-    #[command(subcommand)]
-    command: Option<SchedulesSubcommand>,
-    #[command(flatten)]
-    list: JsonArgs,
-}
+pub(crate) type SchedulesCommand = ListOr<JsonArgs, SchedulesSubcommand>;
 
 #[derive(Debug, Subcommand)]
-enum SchedulesSubcommand {
+pub(crate) enum SchedulesSubcommand {
     /// Lists all schedules, with the next firing and the last run
     Ls(JsonArgs),
     /// Adds a schedule
@@ -63,7 +56,7 @@ enum SchedulesSubcommand {
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("timing").required(true).args(["cron", "every"]))]
 #[command(group = ArgGroup::new("target").required(true).args(["agent", "chain"]))]
-struct AddScheduleCommand {
+pub(crate) struct AddScheduleCommand {
     /// Name of the schedule
     name: String,
     /// Cron pattern: minute, hour, day of the month, month and day of the week, such as

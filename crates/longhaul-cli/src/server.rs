@@ -23,7 +23,7 @@ use longhaul_project::config::settings::Config;
 use longhaul_project::config::value::{Setting, SettingOrigin, SettingValue};
 use longhaul_project::server_marker::{RunningServerRecord, RunningServerRecordGuard};
 use longhaul_project::trust::decisions::TrustDecisions;
-use longhaul_project::trust::egress;
+use longhaul_project::trust::items;
 use longhaul_project::{local_key, server_marker};
 use longhaul_server::App;
 use longhaul_store::OpenMode;
@@ -358,7 +358,7 @@ fn load_config_and_init_log(args: &ServeArgs, mode: ServeMode) -> anyhow::Result
 /// Fails if the project's own settings expose the server more than the defaults do and are not
 /// trusted.
 fn check_server_settings_trusted(config: &Config) -> anyhow::Result<()> {
-    let Some(item) = egress::server_trust_item(config) else {
+    let Some(item) = items::server_trust_item(config) else {
         return Ok(());
     };
     TrustDecisions::new(config).check_trusted(&item).map_err(|reason| {

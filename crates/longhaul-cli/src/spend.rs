@@ -7,10 +7,10 @@ use longhaul_api::path::CapParam;
 use longhaul_api::spend::{RaiseCapBody, SpendCapUsageView, SpendCapView};
 
 use crate::client::connect::{with_client_if_any, with_client_or_new_store};
-use crate::table::{self, JsonArgs, TableCell};
+use crate::table::{self, JsonArgs, ListOr, TableCell};
 use crate::{environment, output};
 
-const EXAMPLES: &str = "Examples:
+pub(crate) const EXAMPLES: &str = "Examples:
   longhaul spend                                     what each cap has counted
   longhaul spend raise day-usd-all --usd 80          until the current window ends
   longhaul spend raise day-usd-key --for key:ops --usd 80
@@ -22,17 +22,10 @@ Caps are set in longhaul.toml:
   per = \"key\"           # all, key, actor, agent or model";
 
 /// Arguments of `longhaul spend`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub(crate) struct SpendCommand {
-    #[command(subcommand)]
-    command: Option<SpendSubcommand>,
-    #[command(flatten)]
-    list: JsonArgs,
-}
+pub(crate) type SpendCommand = ListOr<JsonArgs, SpendSubcommand>;
 
 #[derive(Debug, Subcommand)]
-enum SpendSubcommand {
+pub(crate) enum SpendSubcommand {
     /// Shows what each cap has counted in its current window
     Ls(JsonArgs),
     /// Raises a cap until its current window ends; runs that wait at it continue
@@ -40,7 +33,7 @@ enum SpendSubcommand {
 }
 
 #[derive(Debug, Args)]
-struct RaiseCapCommand {
+pub(crate) struct RaiseCapCommand {
     /// Id of the cap, as `longhaul spend` shows it
     cap: String,
     /// API key or other submitter, actor, agent or model whose limit is raised

@@ -121,8 +121,11 @@ impl SteerRunCommand {
         id: SteerId,
     ) -> anyhow::Result<()> {
         let steer = find_message(client, run, &id.to_string()).await?;
+        if self.json {
+            return output::print_json(&steer);
+        }
         let now = client.store_time().await?;
-        output::show_text(self.json, &steer, |steer| delivery_status_text(steer, now))
+        output::print_text(&delivery_status_text(&steer, now))
     }
 
     async fn send_message(&self, client: &Client, run: RunId) -> anyhow::Result<()> {

@@ -9,13 +9,12 @@ use longhaul_core::chain::ChainStepSpec;
 use longhaul_engine::agent::Agent;
 use longhaul_model::providers::model_choice::ModelSelector;
 use longhaul_project::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent, LoadedAgents};
-use longhaul_project::assemble::model_selector;
-use longhaul_project::assemble::project_model_resolver;
+use longhaul_project::assemble::{model_selector, project_model_resolver};
 use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_project::config::secrets;
 use longhaul_project::config::settings::Config;
 use longhaul_project::trust::decisions::TrustDecisions;
-use longhaul_project::trust::egress;
+use longhaul_project::trust::items;
 
 use crate::chains::find_chain;
 use crate::client::connect::{
@@ -56,7 +55,7 @@ impl SubmitTaskCommand {
         }
         let task = prepared.print_notes_and_take_task(false);
         let client = connect_or_create_store(server)?;
-        runtime::build_single_thread_tokio()?.block_on(async {
+        runtime::block_on(async {
             let run = client.submit_task(task).await?;
             if self.json {
                 return output::print_json(&client.get_run(run).await?);
@@ -125,7 +124,7 @@ fn model_awaiting_trust(
 ) -> Option<String> {
     let name = selector.choose_model(model_name, |_| None).ok()?.name;
     let (provider, _) = name.split_once('/')?;
-    let item = egress::provider_trust_item(config, provider)?;
+    let item = items::provider_trust_item(config, provider)?;
     let is_untrusted = TrustDecisions::new(config).check_trusted(&item).is_err();
     is_untrusted.then_some(name)
 }
@@ -168,23 +167,20 @@ pub(crate) fn prepare_task(
         let mut hidden = loaded.hidden.iter();
         hidden.any(|hidden| hidden.name == name && hidden.source == AgentSource::BuiltIn)
     };
-    let replacement_notes = agents.iter().filter(is_replaced).map(|loaded_agent| {
+    let mut notes: Vec<String> = agents.iter().flat_map(|one| one.notes.clone()).collect();
+    notes.extend(agents.iter().filter(is_replaced).map(|loaded_agent| {
         let (name, path) = (&loaded_agent.agent.name, loaded_agent.path.display());
         format!("`{name}` is loaded from {path} of this project, not from the built-in agent")
-    });
-    let replacement_notes: Vec<String> = replacement_notes.collect();
-    let dotenv_notes = requested_models.iter().filter_map(|model| {
+    }));
+    notes.extend(requested_models.iter().filter_map(|model| {
         let provider = selector.providers.find_provider(model.split_once('/')?.0).ok()?;
         let (variable, _) = provider.variable_and_api_key()?;
         let is_from_dotenv = config.env.is_from_dotenv(variable);
         is_from_dotenv
             .then(|| format!("`{model}` is called with the key {variable} from the project's .env"))
-    });
-    let dotenv_notes: Vec<String> = dotenv_notes.collect();
-    let notes =
-        agents.iter().flat_map(|loaded_agent| loaded_agent.notes.clone()).chain(replacement_notes);
-    let notes = notes.chain(dotenv_notes).chain(price_warning);
-    let notes: Vec<String> = notes.chain(secrets::unredactable_secret_warnings(&config)).collect();
+    }));
+    notes.extend(price_warning);
+    notes.extend(secrets::unredactable_secret_warnings(&config));
     Ok(PreparedTask { task, models: requested_models, notes, agents: Some(loaded) })
 }
 

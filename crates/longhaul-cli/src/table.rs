@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde::Serialize;
 
 use crate::style::{Styler, TextTone};
@@ -14,6 +14,16 @@ pub(crate) struct JsonArgs {
     /// Print the result as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of a command that lists something if no subcommand is given.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ListOr<L: Args, S: Subcommand> {
+    #[command(subcommand)]
+    pub(crate) command: Option<S>,
+    #[command(flatten)]
+    pub(crate) list: L,
 }
 
 /// A cell of a printed table: its text, and the tone that decides the colour of the text.
@@ -80,7 +90,7 @@ pub(crate) fn show_list<T: Serialize>(
     print_table(column_titles, items.iter().map(item_row))
 }
 
-/// Prints a table with these column titles and rows to stdout.
+/// Prints a table with these rows to stdout. Without column titles it has no line of titles.
 pub(crate) fn print_table(
     column_titles: &[&str],
     rows: impl IntoIterator<Item = Vec<TableCell>>,
@@ -95,14 +105,15 @@ pub(crate) fn table_lines(
     rows: &[Vec<TableCell>],
     styler: Styler,
 ) -> Vec<String> {
-    let column_titles: Vec<TableCell> = column_titles.iter().map(TableCell::new).collect();
+    let titles: Vec<TableCell> = column_titles.iter().map(TableCell::new).collect();
+    let titles = Some(titles.as_slice()).filter(|titles| !titles.is_empty());
     let all_rows: Vec<&[TableCell]> =
-        std::iter::once(column_titles.as_slice()).chain(rows.iter().map(Vec::as_slice)).collect();
+        titles.into_iter().chain(rows.iter().map(Vec::as_slice)).collect();
     let width = |column: usize| {
         let cells = all_rows.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.text.chars().count()).max()
     };
-    let widths: Vec<usize> = (0..column_titles.len()).map_while(width).collect();
+    let widths: Vec<usize> = (0..).map_while(width).collect();
     all_rows.iter().map(|row| format_row(row, &widths, styler)).collect()
 }
 

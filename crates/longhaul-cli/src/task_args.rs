@@ -1,11 +1,14 @@
 //! Command-line arguments that describe a task.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use longhaul_api::history::{HISTORY_BYTES_MAX, parse_history};
 use longhaul_api::task::Task;
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
+use longhaul_core::message::Message;
 use longhaul_core::policy::budget::{BudgetPatch, BudgetRaise};
 use longhaul_core::raw::{RawJson, check_json_parses};
 use longhaul_core::time::Millis;
@@ -14,7 +17,6 @@ use longhaul_engine::handle::check_idempotency_key;
 use serde_json::Value;
 
 use crate::error::CliError;
-use crate::history_file::read_history_file;
 use crate::output;
 
 /// Maximum length of a task's input read from the command line or stdin, in bytes.
@@ -30,7 +32,7 @@ pub(crate) struct TaskArgs {
     /// Input of the task; `-` reads it from stdin. A JSON object or list is passed on as JSON
     input: Vec<String>,
     #[command(flatten)]
-    format: InputFormatArgs,
+    run: RunArgs,
     /// Chain to run instead of an agent, as in chains/NAME.toml
     #[arg(long, value_name = "NAME")]
     chain: Option<String>,
@@ -40,24 +42,12 @@ pub(crate) struct TaskArgs {
     /// Model to use instead of the agent's model, such as scripted/tidy
     #[arg(long)]
     model: Option<String>,
-    /// Lane of the run; only one run of a lane is active at a time
-    #[arg(long)]
-    lane: Option<LaneKey>,
-    /// Conversation (thread) that the run belongs to
-    #[arg(long)]
-    thread: Option<ThreadKey>,
-    /// Person or thing that the conversation is about
-    #[arg(long)]
-    resource: Option<ResourceKey>,
     /// Inbox in which the run is queued
     #[arg(long)]
     inbox: Option<InboxName>,
     /// Caps of the budget: dollars, or a list such as usd=2,turns=20,tokens=100000,active_time=10m
     #[arg(long, value_parser = parse_budget_caps)]
     budget: Option<BudgetRaise>,
-    /// Context for tools, as name and value, which the model does not see; may be repeated
-    #[arg(long, value_name = "NAME=VALUE")]
-    context: Vec<String>,
     /// Type of the task, such as idle_tick; workers can take only certain types (`longhaul worker
     /// --type`), and an agent file can have a template for the text that the model reads about
     /// tasks of a type
@@ -67,25 +57,62 @@ pub(crate) struct TaskArgs {
     /// is made from the kind and the input
     #[arg(long, value_name = "KIND")]
     event: Option<String>,
+    /// File with the conversation to continue, or `-` for stdin: a JSON list of {"role": "user" or
+    /// "assistant", "content": TEXT}
+    #[arg(long, value_name = "FILE")]
+    history: Option<PathBuf>,
+    /// Label to find the run by; may be repeated
+    #[arg(long, value_name = "LABEL")]
+    tag: Vec<String>,
+}
+
+/// Command-line arguments that describe the run of a task.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) format: InputFormatArgs,
+    /// Lane of the run; only one run of a lane is active at a time
+    #[arg(long)]
+    lane: Option<LaneKey>,
+    /// Conversation (thread) that the run belongs to
+    #[arg(long)]
+    thread: Option<ThreadKey>,
+    /// Person or thing that the conversation is about
+    #[arg(long)]
+    resource: Option<ResourceKey>,
+    /// Context for tools, as name and value, which the model does not see; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    context: Vec<String>,
     /// Person on whose behalf the run acts: a name, or JSON such as {"name": "Ada"}
     #[arg(long, value_name = "JSON")]
     actor: Option<String>,
     /// Reference to a related object in another system, as name and value; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     link: Vec<String>,
-    /// File with the conversation to continue, or `-` for stdin: a JSON list of {"role": "user" or
-    /// "assistant", "content": TEXT}
-    #[arg(long, value_name = "FILE")]
-    history: Option<PathBuf>,
     /// Priority of the run; runs with a higher priority start first
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
-    /// Label to find the run by; may be repeated
-    #[arg(long, value_name = "LABEL")]
-    tag: Vec<String>,
-    /// Idempotency key: submit only once, even if this command is repeated with the same key
+    /// Idempotency key: submit the task only once, even if this command is repeated with the same key
     #[arg(long, value_name = "KEY", value_parser = parse_idempotency_key)]
     idempotency_key: Option<String>,
+}
+
+impl RunArgs {
+    /// Builds a task of these arguments with this input.
+    pub(crate) fn build_task(&self, input: &str) -> anyhow::Result<Task> {
+        Ok(Task {
+            input: self.format.parse_input(input)?,
+            context: parse_context_args(&self.context)?,
+            thread: self.thread.clone(),
+            resource: self.resource.clone(),
+            lane: self.lane.clone(),
+            priority: self.priority,
+            actor: self.actor.as_deref().map(parse_actor).transpose()?,
+            links: parse_links(&self.link)?,
+            idempotency_key: self.idempotency_key.clone(),
+            ..Task::default()
+        })
+    }
 }
 
 impl TaskArgs {
@@ -95,7 +122,8 @@ impl TaskArgs {
         agent.unwrap_or_default()
     }
 
-    /// Returns the chain to run and its only step. `None` means that an agent or all steps are run.
+    /// Returns the chain to run, and the step of it to run. Without a chain the agent is run, and
+    /// without a step all steps.
     pub(crate) fn chain_and_step(&self) -> (Option<&str>, Option<&str>) {
         (self.chain.as_deref(), self.step.as_deref())
     }
@@ -144,37 +172,21 @@ impl TaskArgs {
             Some(file) => read_history_file(file, self.reads_stdin())?,
             None => Vec::new(),
         };
-        let task = Task {
+        let args = self.input_args();
+        let input = output::join_args_or_read_stdin(&args, INPUT_BYTES_MAX + 1, "the input")?;
+        Ok(Task {
             agent: self.chain.is_none().then(|| self.agent_name().to_owned()),
             chain: self.chain.as_deref().map(Into::into),
             step: self.step.clone(),
-            input: self.read_input()?,
-            context: parse_context_args(&self.context)?,
             history,
-            thread: self.thread.clone(),
-            resource: self.resource.clone(),
-            lane: self.lane.clone(),
             inbox: self.inbox.clone(),
             kind: self.kind.clone(),
             event: self.event.clone(),
-            priority: self.priority,
             model: self.model.clone(),
             budget: self.budget(),
-            actor: self.actor.as_deref().map(parse_actor).transpose()?,
-            links: parse_links(&self.link)?,
             tags: self.tag.clone(),
-            idempotency_key: self.idempotency_key.clone(),
-            ..Task::default()
-        };
-        Ok(task)
-    }
-
-    fn read_input(&self) -> anyhow::Result<RawJson> {
-        let text = {
-            let args = self.input_args();
-            output::join_args_or_read_stdin(&args, INPUT_BYTES_MAX + 1, "the input")?
-        };
-        self.format.parse_input(&text)
+            ..self.run.build_task(&input)?
+        })
     }
 }
 
@@ -228,7 +240,7 @@ fn is_probably_json(text: &str) -> bool {
 
 /// Parses references to objects in other systems, given as name and value, to a JSON object. A name
 /// that is repeated has a list of values. `None` if there are no references.
-pub(crate) fn parse_links(args: &[String]) -> anyhow::Result<Option<RawJson>> {
+fn parse_links(args: &[String]) -> anyhow::Result<Option<RawJson>> {
     let mut links: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for text in args {
         let (name, value) =
@@ -246,7 +258,7 @@ pub(crate) fn parse_links(args: &[String]) -> anyhow::Result<Option<RawJson>> {
 }
 
 /// Parses the person on whose behalf a run acts: a JSON object, or else a name.
-pub(crate) fn parse_actor(text: &str) -> anyhow::Result<RawJson> {
+fn parse_actor(text: &str) -> anyhow::Result<RawJson> {
     if !text.trim_start().starts_with('{') {
         return Ok(RawJson::from_serialize(&serde_json::json!({ "name": text })));
     }
@@ -259,7 +271,7 @@ pub(crate) fn parse_actor(text: &str) -> anyhow::Result<RawJson> {
     RawJson::parse(text.trim()).map_err(|error| actor_error(error.to_string()).into())
 }
 
-pub(crate) fn parse_context_args(args: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
+fn parse_context_args(args: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
     let parse_pair = |text: &String| {
         let (name, value) =
             text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
@@ -323,6 +335,36 @@ pub(crate) fn parse_budget_caps(input: &str) -> Result<BudgetRaise, String> {
         return Err(syntax_error(input));
     }
     Ok(raise)
+}
+
+/// Value of `--history` that stands for stdin instead of a file.
+const STDIN: &str = "-";
+
+/// Reads an earlier conversation from a file, or from stdin. Fails if the file is `-` but stdin
+/// already provides the task's input.
+fn read_history_file(file: &Path, is_stdin_used: bool) -> anyhow::Result<Vec<Message>> {
+    let history_error =
+        |reason: String| CliError::usage_error(format!("--history {}: {reason}", file.display()));
+    if is_stdin_used && file == Path::new(STDIN) {
+        let reason = "stdin is used for the input already: put one of them in a file";
+        return Err(history_error(reason.to_owned()).into());
+    }
+    let bytes = read_history_bytes(file)
+        .map_err(|error| history_error(format!("can't be read: {error}")))?;
+    Ok(parse_history(&bytes).map_err(|error| history_error(error.to_string()))?)
+}
+
+/// Reads at most one byte more than is allowed, so that a file that is too long is detected.
+fn read_history_bytes(file: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let max = HISTORY_BYTES_MAX as u64 + 1;
+    if file == Path::new(STDIN) {
+        std::io::stdin().lock().take(max).read_to_end(&mut bytes)?;
+    } else {
+        let file = std::fs::File::open(file)?;
+        file.take(max).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]

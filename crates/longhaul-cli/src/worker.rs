@@ -5,15 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use longhaul::inbox::{
-    Inbox, InboxWorker, ProjectInboxes, add_inbox_names, project_folder_inboxes, serve_inboxes,
+use longhaul::inbox::{Inbox, InboxWorker, add_inbox_names, serve_inboxes};
+use longhaul::project::{
+    ProjectInboxes, ProjectOpenOptions, ProjectRuntime, open_runtime, project_folder_inboxes,
 };
-use longhaul::project::{ProjectOpenOptions, ProjectRuntime, open_runtime};
 use longhaul_core::id::{InboxName, RunId};
 use longhaul_core::port::store::RunRow;
 use longhaul_engine::Error;
 use longhaul_engine::shutdown::Shutdown;
-use longhaul_engine::worker::hooks::WorkerHooks;
+use longhaul_engine::worker::WorkerHooks;
 use longhaul_engine::worker::{Worker, WorkerOptions};
 use longhaul_project::assemble::{sqlite_store_path, worker_options};
 use longhaul_project::config::secrets;
@@ -23,6 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::fail;
 use crate::exit::Exit;
+use crate::format::count_with_noun;
 use crate::runtime::wait_for_parent_exit;
 use crate::store_access::store_open_options;
 use crate::trust::confirm;
@@ -62,8 +63,8 @@ impl WorkerHooks for RunStatusPrinter {
     }
 
     async fn on_run_completed(&self, run: &RunRow) {
-        let plural = if run.turns == 1 { "" } else { "s" };
-        output::eprint_line(&format!("{}  completed  {} turn{plural}", run.id, run.turns));
+        let turns = count_with_noun(run.turns, "turn");
+        output::eprint_line(&format!("{}  completed  {turns}", run.id));
     }
 
     async fn on_run_failed(&self, run: &RunRow) {

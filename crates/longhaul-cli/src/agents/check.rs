@@ -14,9 +14,8 @@ use longhaul_project::agents::check;
 use longhaul_project::agents::load_context::ModelNames as _;
 use longhaul_project::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
 use longhaul_project::agents::problem::{AgentFileProblem, ProblemKind};
-use longhaul_project::assemble::model_names::ProjectModelNames;
-use longhaul_project::assemble::model_selector;
-use longhaul_project::assemble::project_model_resolver;
+use longhaul_project::assemble::models::ProjectModelNames;
+use longhaul_project::assemble::{model_selector, project_model_resolver};
 use longhaul_project::config::secrets;
 use longhaul_project::config::settings::Config;
 use longhaul_project::config::value::SettingOrigin;
@@ -28,6 +27,7 @@ use serde_json::{Value, json};
 
 use crate::agents::project::ProjectWithAgents;
 use crate::error::CliError;
+use crate::format::count_with_noun;
 use crate::submit::dotenv_key_note;
 use crate::{environment, output};
 
@@ -92,10 +92,7 @@ impl CheckAgentsCommand {
             output::eprint_line(&format!("agents without problems: {valid_count}"));
             return Ok(());
         }
-        let summary = match problems.len() {
-            1 => "1 problem".to_owned(),
-            count => format!("{count} problems"),
-        };
+        let summary = count_with_noun(problems.len(), "problem");
         let is_missing = |problem: &AgentFileProblem| problem.kind == ProblemKind::Missing;
         match problems.iter().all(is_missing) {
             true => bail!("{summary}; runs can't continue until the missing parts are available"),

@@ -6,7 +6,9 @@ use longhaul_project::agents::diff::short_agent_version;
 use longhaul_project::agents::loaded_agents::{AgentSource, LoadedAgents};
 use serde_json::{Value, json};
 
-use crate::{output, sanitize};
+use crate::format::count_with_noun;
+use crate::output;
+use crate::table::{self, TableCell};
 
 /// Arguments of `longhaul agents ls`.
 #[derive(Debug, Args)]
@@ -28,20 +30,11 @@ impl ListAgentsCommand {
             return output::print_json(&agents_to_json(loaded));
         }
         let rows = agent_table_rows(loaded);
-        let max_width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-        let widths: Vec<usize> = (0..5).map(|column| max_width(column).unwrap_or(0)).collect();
-        for row in &rows {
-            let mut line = String::new();
-            for (cell, width) in row.iter().zip(&widths) {
-                line.push_str(&format!("{cell:width$}  "));
-            }
-            line.push_str(&row[5]);
-            output::print_line(&sanitize::sanitize_line(line.trim_end()))?;
-        }
         if rows.is_empty() {
             output::eprint_line("there are no agents here; create one: longhaul agents new NAME");
         }
-        Ok(())
+        let row = |row: &AgentRow| row.iter().map(TableCell::new).collect();
+        table::print_table(&[], rows.iter().map(row))
     }
 }
 
@@ -54,15 +47,11 @@ fn agent_table_rows(loaded: &LoadedAgents) -> Vec<AgentRow> {
             [model] => model.clone(),
             [model, more @ ..] => format!("{model} +{}", more.len()),
         };
-        let tools = match agent.tools.len() {
-            1 => "1 tool".to_owned(),
-            count => format!("{count} tools"),
-        };
         rows.push([
             agent.name.to_string(),
             loaded_agent.source.as_str().to_owned(),
             model,
-            tools,
+            count_with_noun(agent.tools.len(), "tool"),
             short_agent_version(&agent.definition_hash()),
             agent.description.lines().next().unwrap_or_default().to_owned(),
         ]);

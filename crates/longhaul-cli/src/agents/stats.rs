@@ -1,7 +1,7 @@
 //! `longhaul agents stats`: prints how the runs of agents ended, and their turns, cost and time.
 
 use clap::Args;
-use longhaul_api::agent_stats::AgentStatsView;
+use longhaul_api::agent::AgentStatsView;
 use longhaul_api::operations::{LIST_AGENTS, SHOW_AGENT_STATS};
 use longhaul_api::path::AgentParam;
 use longhaul_api::query::AgentStatsQuery;
@@ -10,10 +10,10 @@ use longhaul_core::id::AgentName;
 use longhaul_core::time::Millis;
 
 use crate::client::Client;
-use crate::client::connect::try_connect_run_client;
+use crate::client::connect::with_client_if_any;
 use crate::format::{format_duration, format_usd, parse_duration};
+use crate::output;
 use crate::table::{self, TableCell};
-use crate::{output, runtime};
 
 /// Arguments of `longhaul agents stats`.
 #[derive(Debug, Args)]
@@ -30,19 +30,8 @@ pub(crate) struct AgentStatsCommand {
 
 impl AgentStatsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let stats = match try_connect_run_client()? {
-            Some(client) => {
-                runtime::build_single_thread_tokio()?.block_on(self.read_stats(&client))?
-            }
-            None => Vec::new(),
-        };
-        if self.json {
-            return output::print_json_list(&stats);
-        }
-        if stats.is_empty() {
-            output::eprint_line("No agent has runs in this time.   All runs: longhaul ls --all");
-            return Ok(());
-        }
+        let stats = with_client_if_any(async |client| self.read_stats(client).await)?;
+        let stats = stats.unwrap_or_default();
         let titles = [
             "AGENT",
             "RUNS",
@@ -57,8 +46,9 @@ impl AgentStatsCommand {
             "ACTIVE",
             "TIME P50/P95",
         ];
-        table::print_table(&titles, stats.iter().map(stats_row))?;
-        if stats.iter().any(|one| one.truncated) {
+        let note = "No agent has runs in this time.   All runs: longhaul ls --all";
+        table::show_list(self.json, &stats, (&titles, note), stats_row)?;
+        if !self.json && stats.iter().any(|one| one.truncated) {
             output::eprint_line("There were more runs; only the newest of each agent are counted.");
         }
         Ok(())
@@ -96,21 +86,18 @@ fn stats_row(stats: &AgentStatsView) -> Vec<TableCell> {
     // A total without the unknown costs would be too low.
     let cost = Some(stats.cost_usd.total).filter(|_| stats.cost_usd.unknown == 0);
     let active = &stats.active_ms;
-    [
-        stats.agent.clone(),
-        runs.total.to_string(),
-        runs.completed.to_string(),
-        runs.failed.to_string(),
-        runs.cancelled.to_string(),
-        runs.open.to_string(),
-        rate.unwrap_or_else(|| "-".to_owned()),
-        stats.turns.total.to_string(),
-        tokens.to_string(),
-        format_usd(cost),
-        time(active.total),
-        format!("{} / {}", time(active.p50), time(active.p95)),
-    ]
-    .into_iter()
-    .map(TableCell::new)
-    .collect()
+    table::row(&[
+        &stats.agent,
+        &runs.total,
+        &runs.completed,
+        &runs.failed,
+        &runs.cancelled,
+        &runs.open,
+        &rate.unwrap_or_else(|| "-".to_owned()),
+        &stats.turns.total,
+        &tokens,
+        &format_usd(cost),
+        &time(active.total),
+        &format!("{} / {}", time(active.p50), time(active.p95)),
+    ])
 }

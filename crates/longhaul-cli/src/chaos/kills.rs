@@ -20,8 +20,7 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_run::commands::current_gate_digest;
 use serde::Serialize;
 
-use crate::chaos::effects::{EffectRecord, PROBE_PREFIX, read_effects};
-use crate::chaos::project::ScratchProject;
+use crate::chaos::project::{EffectRecord, PROBE_PREFIX, ScratchProject};
 use crate::child_process::ChildProcess;
 use crate::output;
 
@@ -294,7 +293,7 @@ fn decide(
         GateKind::Signal => (GateDecision::Complete, "chaos sends every signal"),
         GateKind::InDoubt => {
             // The process that made the call is dead, so no further record can appear.
-            let effects = read_effects(scratch.effects_file().as_deref())?;
+            let effects = scratch.read_effects()?;
             let is_of_call = |effect: &EffectRecord| {
                 effect.run == gate.run && Some(effect.call) == gate.spec.call
             };

@@ -1,5 +1,6 @@
 //! The temporary project of a chaos test: a copy of the user's project, or the built-in project, with
-//! a store of its own.
+//! a store of its own. Probe tools (tools for crash tests) append a record of each effect to a file in
+//! it, independently of the journals.
 //!
 //! Invariants: the user's store is never used, and nothing is copied from outside the project.
 
@@ -9,12 +10,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use longhaul::project::{ProjectRuntime, open_runtime};
+use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_project::config::load;
 use longhaul_project::config::process_env::{CONFIG_FILE_NAME, DATA_FOLDER_NAME, ProcessEnv};
 use longhaul_project::config::settings::{CRASH_PROBE_FILE_VAR, Config};
 use longhaul_project::read_project_file;
 use longhaul_project::trust::TRUST_VAR;
 use longhaul_store::OpenMode;
+use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::child_process::ChildProcess;
@@ -129,9 +132,14 @@ impl ScratchProject {
         ChildProcess::start(command.stderr(log).process_group(0))
     }
 
-    /// Returns the path of the file in which probe tools record their effects, if it is set.
-    pub(crate) fn effects_file(&self) -> Option<PathBuf> {
-        self.config.crash_test_effect_log_path()
+    /// Reads the effects that probe tools have recorded so far.
+    pub(crate) fn read_effects(&self) -> anyhow::Result<Vec<EffectRecord>> {
+        let Some(file) = self.config.crash_test_effect_log_path().filter(|file| file.exists())
+        else {
+            return Ok(Vec::new());
+        };
+        let shown = || file.display().to_string();
+        parse_effects(&fs::read_to_string(&file).with_context(shown)?).with_context(shown)
     }
 
     /// Keeps the folder from being removed, and returns its path.
@@ -199,4 +207,68 @@ fn copy(relative: &Path, (from, to): (&Path, &Path), depth: u32) -> anyhow::Resu
         }
     }
     Ok(())
+}
+
+/// Prefix of the names of probe tools.
+pub(crate) const PROBE_PREFIX: &str = "probe_";
+
+/// Start of every record. This text can't occur inside a record, where its quotes would be escaped.
+const RECORD_PREFIX: &str = "{\"tool\":";
+
+/// Record of one effect, written by the tool itself.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct EffectRecord {
+    pub(crate) tool: String,
+    pub(crate) run: RunId,
+    pub(crate) call: CallId,
+    /// Idempotency key that the tool received with the call.
+    pub(crate) key: String,
+    /// Epoch of the claim under which the call was made.
+    pub(crate) epoch: Epoch,
+}
+
+/// Parses the records of a file. A process that is killed while it writes may leave part of a
+/// record, and the next record follows on the same line.
+fn parse_effects(text: &str) -> anyhow::Result<Vec<EffectRecord>> {
+    let mut records = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let start = line.rfind(RECORD_PREFIX).unwrap_or_default();
+        match serde_json::from_str(&line[start..]) {
+            Ok(record) => records.push(record),
+            Err(error) if error.is_eof() => {}
+            Err(error) => {
+                return Err(error)
+                    .with_context(|| format!("line {number} is not the record of an effect"));
+            }
+        }
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_record_truncated_by_a_kill_is_skipped() {
+        let run = RunId::from_bits(7);
+        let record = |note: &str| {
+            format!(
+                "{{\"tool\":\"probe_write\",\"run\":\"{run}\",\"call\":\"t1.0\",\"key\":\"k\",\
+                 \"epoch\":1,\"note\":{note}}}"
+            )
+        };
+        let record_line = record(r#""says {\"tool\":1""#);
+        let (truncated_record, first_4_bytes) = (&record_line[..40], &record_line[..4]);
+        let assert_record_count = |log_text: &str, expected: Option<usize>| {
+            let records = parse_effects(log_text).ok();
+            assert_eq!(records.map(|records| records.len()), expected, "{log_text}");
+        };
+        assert_record_count("", Some(0));
+        assert_record_count(&format!("{record_line}\n{record_line}\n"), Some(2));
+        assert_record_count(&format!("{record_line}\n{truncated_record}"), Some(1));
+        assert_record_count(&format!("{truncated_record}{record_line}\n"), Some(1));
+        assert_record_count(&format!("{first_4_bytes}{record_line}\n{record_line}\n"), Some(2));
+        assert_record_count("nothing of ours\n", None);
+    }
 }

@@ -14,7 +14,7 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::{GateDecision, GateKind};
 use serde::Serialize;
 
-use crate::chaos::effects::{EffectRecord, PROBE_PREFIX};
+use crate::chaos::project::{EffectRecord, PROBE_PREFIX};
 
 /// A guarantee that a chaos test verifies. Each variant is described by its violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -41,7 +41,7 @@ pub(crate) struct ServerConnection {
 pub(crate) fn with_client<T>(
     act: impl AsyncFnOnce(&Client) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    runtime::block_on(act(&connect_run_client()?))
+    runtime::block_on(act(&connect_or_open_store(find_configured_or_local_server()?)?))
 }
 
 /// Calls `act` with a client of the server or of the store, which is created if necessary.
@@ -56,14 +56,8 @@ pub(crate) fn with_client_or_new_store<T>(
 pub(crate) fn with_client_if_any<T>(
     act: impl AsyncFnOnce(&Client) -> anyhow::Result<T>,
 ) -> anyhow::Result<Option<T>> {
-    let client = try_connect_run_client()?;
+    let client = try_connect_or_open_store(find_configured_or_local_server()?)?;
     client.map(|client| runtime::block_on(act(&client))).transpose()
-}
-
-/// Connects to the server named in `LONGHAUL_URL` or to the one that drives this folder's store, or
-/// else opens the existing store. Fails if there is neither.
-pub(crate) fn connect_run_client() -> anyhow::Result<Client> {
-    connect_or_open_store(find_configured_or_local_server()?)
 }
 
 /// Connects to `server` or, if it is `None`, opens the existing store. Fails if there is neither.
@@ -71,12 +65,7 @@ pub(crate) fn connect_or_open_store(server: Option<ServerConnection>) -> anyhow:
     try_connect_or_open_store(server)?.ok_or_else(|| store_access::no_runs_error().into())
 }
 
-/// Connects to the server named in `LONGHAUL_URL` or to the one that drives this folder's store, or
-/// else opens the existing store. `None` means that there is neither a server nor a store.
-pub(crate) fn try_connect_run_client() -> anyhow::Result<Option<Client>> {
-    try_connect_or_open_store(find_configured_or_local_server()?)
-}
-
+/// Connects to `server` or, if it is `None`, opens the existing store, if there is one.
 fn try_connect_or_open_store(server: Option<ServerConnection>) -> anyhow::Result<Option<Client>> {
     if let Some(server) = server {
         return Ok(Some(Client::for_server(server.client)));

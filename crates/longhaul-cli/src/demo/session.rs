@@ -193,21 +193,13 @@ impl<'a> DemoSession<'a> {
                     }
                     return Ok(());
                 }
-                input = self.prompt.next_input() => match input {
-                    PromptInput::Empty => {}
-                    PromptInput::Unknown => self.prompt.print_commands(),
-                    PromptInput::Detach => {
+                input = self.prompt.next_input() => {
+                    if input == PromptInput::Detach {
                         let message = format!("Detached. The run is saved. To continue it: cd {} && longhaul watch {}", self.project.display_path(), self.run);
                         return Err(CliError::usage_error(message).with_exit_code(Exit::Interrupted).into());
                     }
-                    input @ (PromptInput::Approve(_)
-                    | PromptInput::Reject(_)
-                    | PromptInput::Text(_)
-                    | PromptInput::Close
-                    | PromptInput::Why) => {
-                        self.prompt.send_input_to_run(&self.client, self.run, input).await?;
-                    }
-                },
+                    self.prompt.send_input_to_run(&self.client, self.run, input).await?;
+                }
             }
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_project::assemble::mcp_client::{McpCheckError, McpClient, McpServerReport};
-use longhaul_project::assemble::{mcp_servers, mcp_tools, slow_notice};
+use longhaul_project::assemble::mcp_tools::{McpCheckError, McpClient, McpServerReport};
+use longhaul_project::assemble::{mcp_servers, mcp_tools};
 use longhaul_project::config::settings::Config;
 use longhaul_project::mcp::file::McpFile;
 use longhaul_project::trust::decisions::TrustDecisions;
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::error::{CliError, fail};
 use crate::exit::Exit;
+use crate::format::count_with_noun;
 use crate::mcp::report::{
     find_server, load_config_and_mcp_file, print_problems_and_notes, print_why_no_servers,
 };
@@ -138,7 +139,7 @@ async fn check_server(
 ) -> Result<McpServerReport, McpCheckError> {
     output::eprint_line(&format!("{server_name}: starting ..."));
     let max_seconds = CHECK_TIMEOUT.as_secs();
-    let check = slow_notice::wait_and_notify_if_slow(
+    let check = mcp_tools::wait_and_notify_if_slow(
         tokio::time::timeout(CHECK_TIMEOUT, client.check_server(server_name)),
         || {
             output::eprint_line(&format!(
@@ -171,10 +172,7 @@ fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
             return output::print_line(&format!("{name}  {failed}: {message}"));
         }
     };
-    let tool_count = match report.tools.len() {
-        1 => "1 tool".to_owned(),
-        count => format!("{count} tools"),
-    };
+    let tool_count = count_with_noun(report.tools.len(), "tool");
     let status = styler.apply_tone(TextTone::Good, "ok");
     let summary = format!(
         ", {} ms, {} {}, protocol {}, {tool_count}",

@@ -15,11 +15,12 @@ use longhaul_model::providers::built_in::{ApiFormat, SCRIPTED_PROVIDER};
 use longhaul_model::providers::model_choice::ModelSelector;
 use longhaul_project::config::settings::Config;
 use longhaul_project::trust::decisions::TrustDecisions;
-use longhaul_project::trust::egress;
+use longhaul_project::trust::items;
 use serde_json::{Value, json};
 
 use crate::error::{CliError, fail};
 use crate::exit::Exit;
+use crate::format::count_with_noun;
 use crate::style::TextTone;
 use crate::table::{self, TableCell};
 use crate::{output, runtime};
@@ -95,7 +96,7 @@ impl CheckProvidersCommand {
         let decisions = TrustDecisions::new(config);
         let mut trusted = Vec::new();
         for provider in providers {
-            let item = egress::provider_trust_item(config, &provider.name);
+            let item = items::provider_trust_item(config, &provider.name);
             let reason = item.and_then(|item| decisions.check_trusted(&item).err());
             match reason {
                 None => trusted.push(provider),
@@ -276,10 +277,7 @@ impl ProviderCheckResult<'_> {
     }
 
     fn success_message(&self, selector: &ModelSelector, names: &[String]) -> String {
-        let model_count = match names.len() {
-            1 => "1 model".to_owned(),
-            count => format!("{count} models"),
-        };
+        let model_count = count_with_noun(names.len(), "model");
         let mut message = format!("ok, {} ms, {model_count}", self.duration.0);
         if self.provider.name == "openrouter" {
             message.push_str("; the list is public, so the key was not checked");

@@ -6,7 +6,7 @@ use longhaul::project::ProjectRuntime;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
 use longhaul_engine::secret::Secret;
-use longhaul_engine::worker::hooks::WorkerHooks;
+use longhaul_engine::worker::WorkerHooks;
 use longhaul_project::assemble::sqlite_store_path;
 
 use crate::output;

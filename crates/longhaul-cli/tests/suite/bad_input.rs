@@ -255,7 +255,7 @@ fn an_unknown_name_is_reported_with_a_list_command() {
     }
     let run = project.run_until_gate("both");
     let output = project.run(&["approve", &run, "--yes"], 2);
-    assert_error("two gates", &output, 2, &["waits for 2 answers", "longhaul gates show gate_"]);
+    assert_error("two gates", &output, 2, &["has 2 open gates", "longhaul gates show gate_"]);
     assert_eq!(output.err.matches("gates show gate_").count(), 2, "{output:?}");
 }
 

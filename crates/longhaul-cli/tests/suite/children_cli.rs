@@ -52,7 +52,7 @@ fn a_tree_is_driven_shown_and_answered() {
     let json = project.json(&["show", &root, "--tree", "--json"]);
     assert_eq!(json["children"].as_array().unwrap().len(), 2);
     let output = project.run(&["answer", "@last", "B"], 2);
-    assert!(output.err.contains(&format!("{root} waits for 2 answers")), "{output:?}");
+    assert!(output.err.contains(&format!("{root} has 2 open gates")), "{output:?}");
     project.run(&["answer", children[0], "B"], 0);
     project.run(&["answer", "@last", "B"], 0);
     let output = project.run(&["watch", &root, "--no-input"], 0);

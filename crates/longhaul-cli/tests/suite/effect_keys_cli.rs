@@ -117,3 +117,10 @@ fn a_person_frees_the_key_of_a_call_in_doubt() {
     let effects = fs::read_to_string(project.path().join("paid")).unwrap();
     assert_eq!(effects, "x\nx\n");
 }
+
+#[test]
+fn the_error_of_an_invalid_call_id_says_what_one_looks_like() {
+    let error = Project::new().run(&["free-key", "@last", "../x"], 2).err;
+    assert!(error.contains("names its turn and its place there, such as t1.1"), "{error}");
+    assert!(error.contains("longhaul show RUN --events"), "{error}");
+}

@@ -13,7 +13,7 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::agent::{Agent, BudgetPatch, RunPolicyDefaults};
 use longhaul_engine::clock::SystemClock;
 use longhaul_model::providers::Providers;
-use longhaul_project::assemble::outbound::OutboundTools;
+use longhaul_project::assemble::trusted_tools::OutboundTools;
 use longhaul_project::assemble::worker_options;
 use longhaul_project::config::load::load;
 use longhaul_project::config::process_env::ProcessEnv;

@@ -27,7 +27,7 @@ fn a_run_waits_at_a_cap_until_it_is_raised() {
     assert_eq!(row, ["month-runs-all", "all", "1", "0", "0", "1", "1"], "{output}");
     for (args, part) in [
         (&["spend", "raise", "month-runs-all"][..], "in runs"),
-        (&["spend", "raise", "month-runs-all", "--runs", "1"], "already"),
+        (&["spend", "raise", "month-runs-all", "--runs", "1"], "higher than the current"),
         (&["spend", "raise", "month-runs-all", "--runs", "0"], "above 0"),
         (&["spend", "raise", "month-runs-all", "--usd", "NaN"], "in runs"),
         (&["spend", "raise", "month-runs-all", "--runs", "9999999999999999"], "at most 1125899"),

@@ -270,7 +270,7 @@ fn shown_items_are_escaped_on_the_terminal() {
     for (server, expected) in [
         (
             r#"{"command": "x", "env": {"A\nTrust it? [y/N] y": "1"}}"#,
-            "`env` has the invalid name \"A\\nTrust it? [y/N] y\"",
+            "`env` contains the invalid name \"A\\nTrust it? [y/N] y\"",
         ),
         (r#"{"url": "https://a.example/\nTrust it? [y/N] y"}"#, "`url` contains a line break"),
         (r#"{"command": "x", "K\nTrust it? [y/N] y": 1}"#, "unknown key `K\\nTrust it?"),

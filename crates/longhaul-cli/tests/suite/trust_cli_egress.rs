@@ -13,13 +13,13 @@ use longhaul_engine::agent::config::PerceptionSource;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::services::ContextProviders;
 use longhaul_project::assemble::context::ProjectContextProviders;
-use longhaul_project::assemble::outbound::OutboundTools;
+use longhaul_project::assemble::trusted_tools::OutboundTools;
 use longhaul_project::config::load;
 use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_project::config::settings::Config;
 use longhaul_project::trust::decisions::TrustDecisions;
-use longhaul_project::trust::egress;
 use longhaul_project::trust::item::TrustItem;
+use longhaul_project::trust::items;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -149,7 +149,7 @@ async fn a_perception_command_runs_once_it_is_trusted() {
         error.contains("The perception address `http://127.0.0.1:9/` is not trusted yet"),
         "{error}"
     );
-    let item = egress::perception_url_trust_item("http://127.0.0.1:9/");
+    let item = items::perception_url_trust_item("http://127.0.0.1:9/");
     decisions.record_trust(&[&item], Timestamp::from_micros(1)).unwrap();
     let local = providers.resolve_provider(&local).unwrap();
     let error = local.fetch(&request).await.unwrap_err().to_string();
@@ -310,9 +310,9 @@ async fn an_outbound_rule_counts_if_set_by_the_user_or_a_trusted_project() {
         let config = config(folder.path());
         let url = format!("http://127.0.0.1:{port}/");
         let decisions = TrustDecisions::new(&config);
-        let address = egress::perception_url_trust_item(&url);
+        let address = items::perception_url_trust_item(&url);
         let mut trusted_items = vec![&address];
-        let list = egress::outbound_trust_item(&config);
+        let list = items::outbound_trust_item(&config);
         if is_trusted {
             trusted_items.push(list.as_ref().unwrap());
         }
