@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod conformance;
+pub mod conversation;
 pub mod faulty_store;
 pub mod ids;
 pub mod latch;

@@ -96,7 +96,7 @@ fn load_spend_row(tx: &Tx<'_>, key: &CapCounterKey) -> Result<Option<CapCounterR
         "SELECT {COLUMNS} FROM spend s WHERE s.cap = ?1 AND s.subject = ?2 AND s.window_start = ?3"
     );
     let key = params![key.cap, key.subject, key.window_start.as_micros()];
-    tx.query_one(&sql, key, read_spend_row)
+    tx.query_one(&sql, key, read_cap_counter_row)
 }
 
 fn save_spend_row(tx: &Tx<'_>, row: &CapCounterRow) -> Result<()> {
@@ -174,7 +174,7 @@ pub(crate) fn wake_runs_waiting_at_caps(tx: &Tx<'_>) -> Result<()> {
           WHERE s.window_end > ?1 AND EXISTS (SELECT 1 FROM spend_wait w
                  WHERE w.cap = s.cap AND w.subject = s.subject AND w.window_start = s.window_start)"
     );
-    for row in tx.query_all(&sql, params![tx.now_micros()], read_spend_row)? {
+    for row in tx.query_all(&sql, params![tx.now_micros()], read_cap_counter_row)? {
         wake_runs_waiting_at_cap(tx, &row, CAP_SWEEP_WAKES_MAX)?;
     }
     Ok(())
@@ -250,7 +250,7 @@ pub(crate) fn set_cap_limit(tx: &Tx<'_>, change: &CapLimitChange) -> Result<()> 
             );
             let start = period.start.as_micros();
             let outdated = params![cap, start, amount_to_column(*limit)];
-            let rows = tx.query_all(&sql, outdated, read_spend_row)?;
+            let rows = tx.query_all(&sql, outdated, read_cap_counter_row)?;
             rows.into_iter().map(|row| CapCounterRow { limit: *limit, ..row }).collect()
         }
     };
@@ -274,11 +274,11 @@ pub(crate) fn list_spend_rows(tx: &Tx<'_>) -> Result<Vec<CapCounterRow>> {
     );
     let window = params![PARKED, tx.now_micros(), limit_to_column(SPEND_ROWS_MAX)];
     tx.query_all(&sql, window, |row| {
-        Ok(CapCounterRow { waiting: get_u64(row, 9)?, ..read_spend_row(row)? })
+        Ok(CapCounterRow { waiting: get_u64(row, 9)?, ..read_cap_counter_row(row)? })
     })
 }
 
-fn read_spend_row(row: &Row<'_>) -> Result<CapCounterRow> {
+fn read_cap_counter_row(row: &Row<'_>) -> Result<CapCounterRow> {
     let raised_limit: Option<i64> = row.get(5)?;
     let (cap, subject) = (row.get(0)?, row.get(1)?);
     Ok(CapCounterRow {

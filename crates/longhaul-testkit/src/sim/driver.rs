@@ -33,7 +33,7 @@ use longhaul_run::input::{
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::{
     DecisionContext, EffectKeyOfOtherCall, EngineStep, Run, RunInput, decide, next_engine_step,
-    patterns_beyond_one_run,
+    shared_patterns,
 };
 
 use crate::sim::SimError;
@@ -190,7 +190,7 @@ impl ReferenceDriver {
                 RunInput::PerceptionRefreshed(Box::new(sim_perception(run))),
             ),
             EngineStep::AskModel(request) | EngineStep::Compact(request) => {
-                longhaul_run::next::check_message_order(&request.messages)?;
+                crate::conversation::check_message_order(&request.messages)?;
                 let (turn, attempt) = (request.turn, request.attempt);
                 self.services.world.record_model_call(ModelCall {
                     run: self.run_id,
@@ -258,7 +258,7 @@ impl ReferenceDriver {
                 RememberedApprovalScope::Agent(task.agent.clone()),
                 RememberedApprovalScope::Project,
             ];
-            let patterns = patterns_beyond_one_run(&task.policy, call);
+            let patterns = shared_patterns(&task.policy, call);
             let active =
                 self.services.records.active_remembered_approvals(scopes, patterns).await?;
             call.approvals = active.into_iter().map(Into::into).collect();

@@ -22,10 +22,8 @@ use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
-use longhaul_run::commands::{
-    RunCommand, current_gate_digest, decide_command, scope_of_remembered_approval,
-};
-use longhaul_run::retry::{RetryPoint, retry_failed_run};
+use longhaul_run::commands::{RunCommand, current_gate_digest, decide_command, remembered_scope};
+use longhaul_run::submit::{RetryPoint, retry_failed_run};
 use longhaul_run::{DecisionContext, Run, RunInput, decide};
 
 use crate::sim::SimError;
@@ -146,7 +144,7 @@ pub async fn answer(
     };
     let agent = scenario::agent()?;
     let pattern = gate.spec.pattern.clone().into_iter().collect();
-    let scopes = scope_of_remembered_approval(gate, &answer, agent.clone()).into_iter().collect();
+    let scopes = remembered_scope(gate, &answer, agent.clone()).into_iter().collect();
     let has_rule = !services.records.active_remembered_approvals(scopes, pattern).await?.is_empty();
     let gate = Box::new(gate.clone());
     send_command(services, gate.run, RunCommand::Answer { gate, answer, agent, has_rule }).await

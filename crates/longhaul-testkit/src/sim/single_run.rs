@@ -21,7 +21,7 @@ use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::Usage;
 use longhaul_run::commands::RunCommand;
 use longhaul_run::input::{ModelReply, PreparedChildRun, ToolCallResult, ToolCallStatus};
-use longhaul_run::next::{ToolCallAction, ToolCallTask, check_message_order};
+use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::state::driver::Activity;
 use longhaul_run::{DecisionContext, EngineStep, Run, RunInput, decide, next_engine_step};
 
@@ -136,7 +136,7 @@ impl SingleRun {
                 RunInput::PerceptionRefreshed(Box::new(sim_perception(&self.run)))
             }
             EngineStep::AskModel(request) => {
-                check_message_order(&request.messages)?;
+                crate::conversation::check_message_order(&request.messages)?;
                 match Script::from_input(&self.run.task().input).reply(&request) {
                     Err(failure) => {
                         RunInput::ModelFailed { failure, cost: None, active: Millis(4) }
