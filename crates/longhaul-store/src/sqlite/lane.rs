@@ -173,10 +173,11 @@ pub(crate) fn restart_message_collect_window(tx: &Tx<'_>, run: RunId) -> Result<
 }
 
 /// Deletes the timers that start a run which nobody has claimed yet: that of its start time and that
-/// of its collect window.
+/// of its collect window. The delays of a run that was claimed are its own.
 fn delete_start_timer(tx: &Tx<'_>, run: RunId) -> Result<()> {
     tx.exec(
-        "DELETE FROM timer WHERE run = ?1 AND (kind = ?2 OR kind LIKE '{\"delay\":%')",
+        "DELETE FROM timer WHERE run = ?1 AND (kind = ?2 OR kind LIKE '{\"delay\":%')
+            AND EXISTS (SELECT 1 FROM run_head WHERE run = ?1 AND epoch = 0)",
         params![run.bytes(), to_json(&TimerKind::Start)?],
     )
 }

@@ -186,6 +186,7 @@ macro_rules! each_store_check {
             lane_entry {
                 a_run_enters_an_empty_lane_only
                 a_waiting_run_collects_messages
+                a_claimed_run_keeps_its_timers
                 a_run_interrupts_its_lane
                 an_added_task_has_a_key
             }

@@ -81,9 +81,12 @@ impl Tx<'_> {
         count
     }
 
-    /// Removes the timers that start a run which nobody has claimed yet.
+    /// Removes the timers that start a run which nobody has claimed yet. The delays of a run that was
+    /// claimed are its own.
     pub(crate) fn disarm_start(&mut self, run: RunId) {
-        self.disarm(run, |kind| matches!(kind, TimerKind::Start | TimerKind::Delay(_)));
+        if self.tables.heads.get(&run).is_some_and(|head| head.epoch.0 == 0) {
+            self.disarm(run, |kind| matches!(kind, TimerKind::Start | TimerKind::Delay(_)));
+        }
     }
 
     fn disarm(&mut self, run: RunId, is_removed: impl Fn(&TimerKind) -> bool) {

@@ -375,7 +375,7 @@ async fn set_paused(fixture: &StoreFixture, key: &str, paused: bool) -> LaneRow 
     fixture.harness.records.set_lane_pause_state(&lane_key(key), paused).await.expect("lane")
 }
 
-fn park_releasing_lane() -> longhaul_core::change::JournalBatch {
+pub(super) fn park_releasing_lane() -> longhaul_core::change::JournalBatch {
     let park = RowChange::UpdateScheduling(RunSchedulingUpdate::Park {
         reason: "child",
         blocked: false,

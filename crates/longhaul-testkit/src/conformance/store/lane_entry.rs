@@ -1,6 +1,8 @@
 //! Conditions under which a new run enters its lane, and tasks that are added to runs in it.
 
-use longhaul_core::change::{LaneEntryPolicy, NewRun, RowChange, TimerKind};
+use longhaul_core::change::{
+    LaneEntryPolicy, NewRun, RowChange, TimerDueTime, TimerKind, TimerUpdate,
+};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::{
     AppendRefusalReason, AppendResult, BusyLane, CreateRunsOutcome, CreateRunsRequest,
@@ -11,9 +13,11 @@ use longhaul_core::status::Status;
 use longhaul_core::time::{Clock, Millis};
 
 use crate::conformance::store::batches::{
-    BatchExt as _, cancel_batch, change_batch, fire_timer_batch, spend_timer, steer_batch,
+    BatchExt as _, cancel_batch, change_batch, events_batch, fire_timer_batch, resumed,
+    spend_timer, steer_batch,
 };
 use crate::conformance::store::fixture::{StoreFixture, assert_appended, lane_key, refused};
+use crate::conformance::store::lane::park_releasing_lane;
 
 const WINDOW: Millis = Millis(100);
 const COLLECT: LaneEntryPolicy = LaneEntryPolicy::IfNoneWaits { window: WINDOW };
@@ -89,6 +93,29 @@ pub async fn a_waiting_run_collects_messages(fixture: StoreFixture) {
     fixture.advance(WINDOW);
     claimed_run.end().await;
     assert_eq!(fixture.claim_one(worker).await.run, fourth);
+}
+
+/// A run that a worker has claimed before keeps its own timers when it gets its lane again.
+pub async fn a_claimed_run_keeps_its_timers(fixture: StoreFixture) {
+    let worker = fixture.worker().await;
+    let first = create(&fixture, COLLECT).await;
+    let mut claimed_run = fixture.claim_one(worker).await;
+    let second = create(&fixture, COLLECT).await;
+    fixture.advance(WINDOW);
+    let timer = fixture.ids.timer();
+    let due = TimerDueTime::After(WINDOW);
+    let kind = TimerKind::Delay(WINDOW);
+    let arm = RowChange::SetTimer(TimerUpdate::Arm { timer, run: first, due, kind });
+    claimed_run.append_ok(park_releasing_lane().with_change(arm)).await;
+    let mut claimed_second = fixture.claim_one(worker).await;
+    assert_eq!(claimed_second.run, second);
+    assert_appended(&fixture.append_outside(first, events_batch([resumed()])).await);
+    fixture.assert_status(first, Status::Waiting, "lane").await;
+    claimed_second.end().await;
+    assert_eq!(fixture.claim_one(worker).await.run, first);
+    fixture.advance(WINDOW);
+    let timers = fixture.harness.records.due_timers(9).await.expect("due");
+    assert_eq!(timers.iter().map(|due| due.timer).collect::<Vec<_>>(), [timer]);
 }
 
 /// A run that interrupts its lane sets a timer for every other run in it.
