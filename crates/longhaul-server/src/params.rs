@@ -264,7 +264,7 @@ mod tests {
         );
         for (text, detail) in [
             ("lane=", "the parameter `lane` is empty"),
-            ("limit=1&limit=2", "the parameter `limit` is given twice"),
+            ("limit=1&limit=2", "the parameter `limit` is given more than once"),
             ("brief=yes", "`brief` must be true or false"),
             ("limit=-1", "the parameter `limit` is invalid: invalid digit found in string"),
             (

@@ -128,7 +128,7 @@ async fn a_command_that_hangs_is_stopped() {
     }
     clock.advance(Millis::from_secs(30));
     let error = fetch.await.unwrap_err().to_string();
-    assert!(error.contains("timed out after 30 s"), "{error}");
+    assert!(error.contains("timed out after 30s"), "{error}");
 }
 
 fn http_provider(url: String) -> HttpContextProvider {

@@ -252,7 +252,7 @@ async fn a_dripping_server_times_out() {
         error = client.send(long_request) => error.unwrap_err().to_string(),
         () = drip => unreachable!(),
     };
-    assert!(error.contains("no complete response within 30 s"), "{error}");
+    assert!(error.contains("no complete response within 30s"), "{error}");
 }
 
 #[tokio::test]
