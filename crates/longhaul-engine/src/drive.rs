@@ -3,8 +3,9 @@
 //! The loop commits an input, asks the state machine (`longhaul-run`) for the next step, and
 //! performs that step with the adapters. The loop decides nothing itself.
 //!
-//! This module also prepares the child runs that calls of `run_agent` ask for, and the run that grades the result of a
-//! run. The state machine records their starts and creates them in the same append.
+//! This module also prepares the child runs that calls of `run_agent` ask for, and the run that
+//! grades the result of a run. The state machine records their starts and creates them in the same
+//! append.
 
 mod abort;
 pub mod assignment;

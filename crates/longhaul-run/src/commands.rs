@@ -4,8 +4,9 @@
 //! has everything that is needed to check an answer. So a command costs the same at turn 1 and at
 //! turn 10,000.
 //!
-//! A timer that is due is a command, too. Invariant: a timer fires once, because its row is consumed in the same transaction. A timer of a
-//! closed gate or of an ended run is consumed without further effect.
+//! A timer that is due is a command, too. Invariant: a timer fires once, because its row is
+//! consumed in the same transaction. A timer of a closed gate or of an ended run is consumed
+//! without further effect.
 
 mod answer;
 
@@ -117,8 +118,8 @@ pub enum RunCommand {
 /// Maximum size of a message to a run in bytes.
 const STEER_BYTES_MAX: usize = 64 * 1024;
 
-/// Decides the effect of a command to a run with this status: the events to record and the row changes
-/// that belong to them. The events are valid in every run that has not ended.
+/// Decides the effect of a command to a run with this status: the events to record and the row
+/// changes that belong to them. The events are valid in every run that has not ended.
 pub fn decide_command(
     run: RunId,
     status: Status,

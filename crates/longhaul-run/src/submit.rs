@@ -1,7 +1,8 @@
 //! Validates a task and creates its run with the first event, `run.created`.
 //!
-//! Also creates the run that retries a failed run. Nothing follows the end of a run in its journal, so a retry is a run of its own. If the failed run
-//! has completed a turn, its events are copied without its end, and the retry continues from there.
+//! Also creates the run that retries a failed run. Nothing follows the end of a run in its journal,
+//! so a retry is a run of its own. If the failed run has completed a turn, its events are copied
+//! without its end, and the retry continues from there.
 
 use longhaul_core::chain::CHAIN_STEPS_MAX;
 use longhaul_core::change::{JournalPrefixCopy, LANE_DEPTH_MAX, LaneEntryPolicy, NewRun, SteerRow};

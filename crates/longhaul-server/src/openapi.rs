@@ -22,7 +22,7 @@ const FIELD_ALIASES: [(&str, &str, &str); 5] = [
 const DESCRIPTION: &str = "A durable runtime for AI agents. A run is a journal of events and outlives \
                            its process. Every error response is a problem with a code and a hint.";
 
-/// An OpenAPI document in the making.
+/// An OpenAPI document to which operations are added.
 #[derive(Debug, Default)]
 pub(crate) struct Document {
     /// Operations by path and method.

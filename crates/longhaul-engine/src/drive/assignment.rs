@@ -1,8 +1,8 @@
 //! The assignment of a run to a driver with its drive permit (one of the permits that limit the
 //! worker's concurrent runs), and the outcome of driving it.
 //!
-//! The lease is the worker's right to drive the runs that it has claimed. A worker whose heartbeats fail stops starting work, such as tool calls, before other workers may
-//! claim its runs.
+//! The lease is the worker's right to drive the runs that it has claimed. A worker whose heartbeats
+//! fail stops starting work, such as tool calls, before other workers may claim its runs.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -347,7 +347,7 @@ impl Longhaul {
             let page = self.list_rules(filter.clone()).await?;
             for row in page.iter().filter(|row| row.has_voter(principal)) {
                 match self.revoke_rule(row.rule, SYSTEM_PRINCIPAL).await {
-                    // The run has ended, or somebody else was faster.
+                    // The run has ended, or another request has changed it first.
                     Ok(_)
                     | Err(
                         Error::RunNotFound(_)
@@ -385,7 +385,7 @@ impl Longhaul {
         let row = self.get_rule(rule).await?;
         match (is_revoked, &row.revoked) {
             (Ok(true), _) => Ok(row),
-            // Somebody else was faster.
+            // Another request has changed the run first.
             (_, Some(revocation)) => {
                 Err(Rejection::RuleRevoked { rule, revocation: revocation.clone() }.into())
             }

@@ -3,8 +3,7 @@
 //!
 //! Invariant: a submit is not acknowledged before the runs are on disk.
 //!
-//! Batches are runs that are submitted together and execute in parallel or one after
-//! another.
+//! Batches are runs that are submitted together and execute in parallel or one after another.
 
 use std::sync::Arc;
 
@@ -154,7 +153,8 @@ impl Longhaul {
         Ok(submitted)
     }
 
-    /// Builds the new run of a task. Also returns the definitions of the task's agents, to be stored.
+    /// Builds the new run of a task. Also returns the definitions of the task's agents, to be
+    /// stored.
     pub(super) fn build_new_run(
         &self,
         task: Task,

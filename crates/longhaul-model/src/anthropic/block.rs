@@ -10,8 +10,8 @@ use crate::json_object::{JsonObject, StreamedFieldFragments};
 use crate::lenient_json::parse_tool_arguments;
 use crate::lenient_object::LenientObject;
 
-/// Builder of a content block, by default of an empty text block. The block may still receive deltas, which are the fragments of a
-/// streamed block.
+/// Builder of a content block, by default of an empty text block. The block may still receive
+/// deltas, which are the fragments of a streamed block.
 #[derive(Debug, Default)]
 pub(super) struct BlockBuilder {
     kind: BlockKind,

@@ -1,5 +1,5 @@
-//! The agent, the tool and the model that a handler is converted to. The model calls no provider: it
-//! calls the handler's function as a tool, and ends the run with the function's result.
+//! The agent, the tool and the model that a handler is converted to. The model calls no provider:
+//! it calls the handler's function as a tool, and ends the run with the function's result.
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,7 +43,8 @@ const ACTIVE_MAX: Millis = Millis::from_secs(10 * 24 * 60 * 60);
 /// may add more.
 const TURNS_MAX: u32 = 1_000;
 
-/// Converts a handler to an agent, a tool and a model. `ports` have the journals of runs, and the full texts of truncated results.
+/// Converts a handler to an agent, a tool and a model. `ports` have the journals of runs, and the
+/// full texts of truncated results.
 pub(crate) fn handler_to_agent_parts(
     handler: Handler,
     ports: &StorePorts,
