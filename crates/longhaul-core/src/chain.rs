@@ -311,15 +311,6 @@ impl StepVerdict {
             ChainRepeatEndCondition::Success => !matches!(self.success, Some(false)),
         }
     }
-
-    /// Returns this verdict, with each missing field (`success` or `issues_found`) taken from the
-    /// older verdict.
-    fn with_missing_fields_from(self, older_verdict: Self) -> Self {
-        Self {
-            success: self.success.or(older_verdict.success),
-            issues_found: self.issues_found.or(older_verdict.issues_found),
-        }
-    }
 }
 
 /// A step of a chain that has completed, and the run that executed it.
@@ -366,7 +357,10 @@ impl PositionInChain {
     /// means that the chain ends.
     pub fn position_of_next_run(&self, ended_run: RunId, output: &RunOutput) -> Option<Self> {
         let verdict_of_step = StepVerdict::from_step_output(output);
-        let verdict = verdict_of_step.with_missing_fields_from(self.verdict);
+        let verdict = StepVerdict {
+            success: verdict_of_step.success.or(self.verdict.success),
+            issues_found: verdict_of_step.issues_found.or(self.verdict.issues_found),
+        };
         let (step, verdict) = match self.step_to_go_back_to(verdict) {
             Some(from) => (from, StepVerdict::default()),
             None => {
@@ -377,13 +371,9 @@ impl PositionInChain {
         };
         let mut completed = self.completed.clone();
         completed.push(CompletedChainStep { step: self.step, run: ended_run });
-        (completed.len() < CHAIN_RUNS_MAX).then(|| Self {
-            chain: self.chain.clone(),
-            step,
-            first_run: self.first_run,
-            completed,
-            verdict,
-        })
+        let (chain, first_run) = (self.chain.clone(), self.first_run);
+        let next = Self { chain, step, first_run, completed, verdict };
+        Some(next).filter(|next| next.completed.len() < CHAIN_RUNS_MAX)
     }
 
     /// Returns the index of the step that the chain goes back to after this step. `None` means that

@@ -161,7 +161,7 @@ pub enum RowChange {
 }
 
 /// A run to be created in the store.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct NewRun {
     pub id: RunId,
     /// Task of the run. The store derives the columns of the run's row from it.
@@ -385,7 +385,7 @@ impl TimerKind {
 }
 
 /// Usage that is added to a run's totals after a model or tool call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UsageRow {
     /// Model that was used. Empty if only active time is recorded.
     pub model: String,

@@ -35,10 +35,8 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const SUFFIX_LEN: usize = 26;
 
 fn encode_base32(bits: u128) -> String {
-    (0..SUFFIX_LEN)
-        .rev()
-        .map(|digit| char::from(ALPHABET[(bits >> (digit * 5)) as usize & 31]))
-        .collect()
+    let digits = (0..SUFFIX_LEN).rev();
+    digits.map(|digit| char::from(ALPHABET[(bits >> (digit * 5)) as usize & 31])).collect()
 }
 
 fn decode_base32(suffix: &str) -> Option<u128> {
@@ -168,14 +166,8 @@ macro_rules! names {
             /// Converts an untrusted text to a valid name: truncates it, removes
             /// control characters, and never returns an empty name.
             pub fn from_text_lossy(name_text: &str) -> Self {
-                let printable = name_text.chars().filter(|c| !c.is_control());
-                let mut name = String::new();
-                for c in printable {
-                    if name.len() + c.len_utf8() > NAME_BYTES_MAX {
-                        break;
-                    }
-                    name.push(c);
-                }
+                let mut name: String = name_text.chars().filter(|c| !c.is_control()).collect();
+                name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
                 Self(if name.is_empty() { "unnamed".into() } else { name.into() })
             }
 
@@ -266,7 +258,6 @@ impl ToolName {
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
-#[serde(transparent)]
 pub struct Seq(pub u64);
 
 impl Seq {
@@ -296,7 +287,6 @@ impl fmt::Display for Seq {
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
-#[serde(transparent)]
 pub struct Epoch(pub u64);
 
 impl fmt::Display for Epoch {
@@ -307,7 +297,7 @@ impl fmt::Display for Epoch {
 
 /// Id of a tool call within a run: `t3.1` is the first call of turn 3. Ids of providers are
 /// stored separately, because some providers repeat or omit them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId {
     /// Number of the turn that contains the call, from 1.
     pub turn: u32,

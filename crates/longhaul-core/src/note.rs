@@ -20,23 +20,6 @@ const QUERY_WORDS_MAX: usize = 32;
 /// Maximum length of a search word in characters.
 const WORD_CHARS_MAX: usize = 64;
 
-/// Reason why a note is invalid.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MemoryNoteError {
-    #[error("a note must not be empty")]
-    Empty,
-    /// The note has too many bytes.
-    #[error(
-        "a note may have at most {NOTE_BYTES_MAX} bytes, but this one has {bytes}: shorten it, or split it into several notes"
-    )]
-    TooLong { bytes: usize },
-    #[error("a note may have at most {NOTE_TAGS_MAX} tags, but this one has {tags}: remove some")]
-    TooManyTags { tags: usize },
-    /// A tag is empty, too long or contains control characters.
-    #[error("a tag must have 1 to {NOTE_TAG_BYTES_MAX} bytes and no control characters")]
-    InvalidTag,
-}
-
 /// A validated note that is not stored yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMemoryNote {
@@ -54,23 +37,32 @@ impl NewMemoryNote {
         text: impl Into<String>,
         tags: Vec<String>,
         run: Option<RunId>,
-    ) -> Result<Self, MemoryNoteError> {
+    ) -> Result<Self, String> {
         let text = text.into();
         let tags: Vec<String> = tags.iter().map(|tag| tag.trim().to_owned()).collect();
         if text.trim().is_empty() {
-            return Err(MemoryNoteError::Empty);
+            return Err("a note must not be empty".to_owned());
         }
         if text.len() > NOTE_BYTES_MAX {
-            return Err(MemoryNoteError::TooLong { bytes: text.len() });
+            return Err(format!(
+                "a note may have at most {NOTE_BYTES_MAX} bytes, but this one has {}: shorten it, or \
+                 split it into several notes",
+                text.len()
+            ));
         }
         if tags.len() > NOTE_TAGS_MAX {
-            return Err(MemoryNoteError::TooManyTags { tags: tags.len() });
+            let tags = tags.len();
+            return Err(format!(
+                "a note may have at most {NOTE_TAGS_MAX} tags, but this one has {tags}: remove some"
+            ));
         }
         let is_invalid = |tag: &String| {
             tag.is_empty() || tag.len() > NOTE_TAG_BYTES_MAX || tag.chars().any(char::is_control)
         };
         if tags.iter().any(is_invalid) {
-            return Err(MemoryNoteError::InvalidTag);
+            return Err(format!(
+                "a tag must have 1 to {NOTE_TAG_BYTES_MAX} bytes and no control characters"
+            ));
         }
         let key = key.into();
         Ok(Self { key, text, tags, run })
@@ -234,13 +226,17 @@ mod tests {
             NewMemoryNote::new("k", text, tags, None).map(drop)
         };
         assert_eq!(note("x", &["a", " b "]), Ok(()));
-        assert_eq!(note(" \n", &[]), Err(MemoryNoteError::Empty));
+        let is_refused = |note: Result<(), String>, reason: &str| {
+            let error = note.unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        };
+        is_refused(note(" \n", &[]), "must not be empty");
         assert_eq!(note(&"x".repeat(NOTE_BYTES_MAX), &[]), Ok(()));
         let bytes = NOTE_BYTES_MAX + 1;
-        assert_eq!(note(&"x".repeat(bytes), &[]), Err(MemoryNoteError::TooLong { bytes }));
-        assert_eq!(note("x", &["a"; 33]), Err(MemoryNoteError::TooManyTags { tags: 33 }));
+        is_refused(note(&"x".repeat(bytes), &[]), &format!("has {bytes}: shorten it"));
+        is_refused(note("x", &["a"; 33]), "this one has 33: remove some");
         for tag in ["", "  ", "a\nb", &"x".repeat(129)] {
-            assert_eq!(note("x", &[tag]), Err(MemoryNoteError::InvalidTag), "{tag:?}");
+            is_refused(note("x", &[tag]), "a tag must have");
         }
     }
 }

@@ -60,7 +60,7 @@ pub struct RunPolicy {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refresh_perception_each_turn: bool,
     /// What happens with the open child runs when the run is cancelled or fails.
-    #[serde(skip_serializing_if = "ChildCancelPolicy::is_cancel")]
+    #[serde(skip_serializing_if = "is_default")]
     pub children_on_cancel: ChildCancelPolicy,
 }
 
@@ -73,13 +73,6 @@ pub enum ChildCancelPolicy {
     Cancel,
     /// The child runs continue. Their ends are reported to no other run.
     Keep,
-}
-
-impl ChildCancelPolicy {
-    /// Returns whether child runs are cancelled, which is the default.
-    pub const fn is_cancel(&self) -> bool {
-        matches!(self, Self::Cancel)
-    }
 }
 
 /// What happens with the lane of a run while the run is parked (waits without a worker).
@@ -113,11 +106,4 @@ pub enum LaneBusyPolicy {
     Interrupt,
     /// The task is refused while its lane is busy, and no run is created.
     Reject,
-}
-
-impl LaneBusyPolicy {
-    /// Returns whether a task waits while its lane is busy, which is the default.
-    pub const fn is_enqueue(&self) -> bool {
-        matches!(self, Self::Enqueue)
-    }
 }

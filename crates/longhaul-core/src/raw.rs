@@ -221,6 +221,12 @@ pub enum StoredText {
     Blob(BlobRef),
 }
 
+impl Default for StoredText {
+    fn default() -> Self {
+        Self::new_inline("")
+    }
+}
+
 impl StoredText {
     pub fn new_inline(text: impl Into<Arc<str>>) -> Self {
         Self::Inline(text.into())

@@ -64,18 +64,21 @@ pub fn has_backtracking_pattern(schema: &Value) -> bool {
 }
 
 fn for_each_pattern(schema: &Value, visit: &mut dyn FnMut(&str)) {
-    match schema {
-        Value::Object(fields) => {
-            if let Some(Value::String(pattern)) = fields.get("pattern") {
-                visit(pattern);
-            }
-            if let Some(Value::Object(keys)) = fields.get("patternProperties") {
-                keys.keys().for_each(|key| visit(key));
-            }
-            fields.values().for_each(|inner| for_each_pattern(inner, visit));
-        }
-        Value::Array(items) => items.iter().for_each(|inner| for_each_pattern(inner, visit)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    if let Some(Value::String(pattern)) = schema.get("pattern") {
+        visit(pattern);
+    }
+    if let Some(Value::Object(keys)) = schema.get("patternProperties") {
+        keys.keys().for_each(|key| visit(key));
+    }
+    inner_values(schema).into_iter().for_each(|inner| for_each_pattern(inner, visit));
+}
+
+/// Returns the values directly in a list or an object. Any other value contains none.
+fn inner_values(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Object(fields) => fields.values().collect(),
+        Value::Array(list) => list.iter().collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
     }
 }
 

@@ -12,8 +12,10 @@ use crate::wait::WaitKind;
 
 string_enum! {
     /// Status of a run, as shown to users.
+    #[derive(Default)]
     pub enum Status {
         /// No worker has claimed the run yet.
+        #[default]
         Pending = "pending",
         /// A worker drives the run, or the run is ready to be claimed.
         Running = "running",
@@ -101,25 +103,21 @@ impl RunOutcome {
 }
 
 /// Result of a completed run.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunOutput {
     /// Final text of the agent.
     pub text: String,
     /// Structured result of the run, if there is one.
-    #[serde(
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "RawJson::deserialize_null_as_some"
-    )]
+    #[serde(deserialize_with = "RawJson::deserialize_null_as_some")]
     pub data: Option<RawJson>,
     /// Confidence in the result as stated by the agent, from 0 to 100. `None` if the agent stated
     /// none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<u8>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<RawJson>,
     /// Answer with which a person approved the result, if it has a note or a payload.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<ResultApprovalAnswer>,
 }
 

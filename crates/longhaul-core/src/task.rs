@@ -55,7 +55,7 @@ pub struct TaskSpec {
     /// Resource (person or thing) that the thread is about. `None` if there is none.
     pub resource: Option<ResourceKey>,
     /// Earliest time at which the run may start.
-    #[serde(default, skip_serializing_if = "EarliestStart::is_now")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub start: EarliestStart,
     /// Limits and rules of the run.
     #[serde(default)]
@@ -209,12 +209,5 @@ pub enum EarliestStart {
 impl From<Option<Timestamp>> for EarliestStart {
     fn from(time: Option<Timestamp>) -> Self {
         time.map_or(Self::Now, Self::At)
-    }
-}
-
-impl EarliestStart {
-    /// Returns whether the task may start now.
-    pub const fn is_now(&self) -> bool {
-        matches!(self, Self::Now)
     }
 }

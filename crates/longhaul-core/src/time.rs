@@ -83,7 +83,6 @@ inline_schema!(Timestamp, openapi::timestamp());
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
-#[serde(transparent)]
 pub struct Millis(pub u64);
 
 impl Millis {

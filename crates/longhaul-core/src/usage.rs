@@ -10,7 +10,6 @@ use crate::raw::is_default;
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
-#[serde(transparent)]
 pub struct MicroUsd(pub u64);
 
 impl MicroUsd {
@@ -102,12 +101,6 @@ impl Price {
         let micros = total.div_ceil(1_000_000);
         MicroUsd(if micros > u64::MAX as u128 { u64::MAX } else { micros as u64 })
     }
-
-    /// Returns the highest price per million input tokens: a request may read none of them from a
-    /// cache, or write all of them to one.
-    pub const fn max_input_price(self) -> u64 {
-        if self.cache_write > self.input { self.cache_write } else { self.input }
-    }
 }
 
 /// Price and limits of a model, used to compute the worst-case cost of a request.
@@ -183,23 +176,14 @@ impl ModelPricing {
 
     /// Returns the amount to hold (reserve) for a request: its worst-case cost and tokens, given
     /// the length of its conversation in bytes and the maximum length of its reply in tokens.
-    pub const fn worst_case_hold(&self, conversation_bytes: u64, max_tokens: u64) -> BudgetAmount {
+    pub fn worst_case_hold(&self, conversation_bytes: u64, max_tokens: u64) -> BudgetAmount {
         let input = self.estimate_input_tokens(conversation_bytes);
-        let micros = match self.price {
-            None => MicroUsd::ZERO,
-            Some(price) => {
-                let worst_price = Price { input: price.max_input_price(), ..price };
-                worst_price.cost(Usage {
-                    input_tokens: input,
-                    output_tokens: max_tokens,
-                    cached_tokens: 0,
-                    cache_write_tokens: 0,
-                    reasoning_tokens: 0,
-                    estimated: true,
-                })
-            }
-        };
-        BudgetAmount { micro_usd: micros, tokens: input.saturating_add(max_tokens) }
+        let usage = Usage { input_tokens: input, output_tokens: max_tokens, ..Usage::default() };
+        let micro_usd = self.price.map_or(MicroUsd::ZERO, |price| {
+            // Input that is written to the cache may cost more than other input.
+            Price { input: price.input.max(price.cache_write), ..price }.cost(usage)
+        });
+        BudgetAmount { micro_usd, tokens: input.saturating_add(max_tokens) }
     }
 }
 

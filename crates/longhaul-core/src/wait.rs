@@ -95,16 +95,6 @@ macro_rules! waits {
             pub const fn kind(&self) -> WaitKind {
                 match self { $(Self::$variant { .. } => WaitKind::$variant,)+ }
             }
-
-            /// Returns the time at which the wait ends even if no event arrives. `None` if there is no
-            /// such time.
-            pub fn end_time(&self) -> Option<Timestamp> {
-                match self { $(Self::$variant $(($field))? => {
-                    let until: Option<Option<Timestamp>> =
-                        [$($field.end_time())?].into_iter().next();
-                    until.flatten()
-                })+ }
-            }
         }
 
         impl WaitKind {
@@ -235,12 +225,6 @@ impl WaitKind {
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.code() == code)
     }
-
-    /// Returns the reason why a run that no worker has started waits. `None` for any other reason.
-    pub fn of_queued_run(code: &str) -> Option<Self> {
-        let queued = [Self::Lane, Self::StartAt, Self::Collect, Self::Batch];
-        queued.into_iter().find(|kind| kind.code() == code)
-    }
 }
 
 impl WaitReason {
@@ -254,14 +238,24 @@ impl WaitReason {
         self.kind().code()
     }
 
+    /// Returns the time at which the wait ends even if no event arrives. `None` if there is no such
+    /// time. The data of a wait that has such a time is the time itself, or names it `until`.
+    pub fn end_time(&self) -> Option<Timestamp> {
+        self.own_fact("until")?.parse().ok()
+    }
+
     /// Inserts facts into a text of this wait's row: those that `fact` knows, or else the data of the
     /// wait.
     pub fn fill_in(&self, text: &str, fact: impl Fn(&str) -> Option<String>) -> String {
+        fill_in(text, |name| fact(name).or_else(|| self.own_fact(name)))
+    }
+
+    /// Returns the text of the wait's data that has this name in JSON. Data that is one value, such
+    /// as a time, has no name.
+    fn own_fact(&self, name: &str) -> Option<String> {
         let wait = serde_json::to_value(self).unwrap_or_default();
         let data = wait.get(self.reason()).unwrap_or(&wait);
-        // Data that is one value, such as a time, has no name in JSON.
-        let own_fact = |name: &str| data.get(name).unwrap_or(data).as_str().map(str::to_owned);
-        fill_in(text, |name| fact(name).or_else(|| own_fact(name)))
+        data.get(name).unwrap_or(data).as_str().map(str::to_owned)
     }
 }
 
@@ -275,38 +269,6 @@ pub fn fill_in(text: &str, fact: impl Fn(&str) -> Option<String>) -> String {
         filled.push_str(rest);
     }
     filled
-}
-
-/// Data of a wait.
-trait WaitData {
-    /// Returns the time at which the wait ends even if no event arrives.
-    fn end_time(&self) -> Option<Timestamp> {
-        None
-    }
-}
-
-impl WaitData for Vec<GateId> {}
-impl WaitData for GateId {}
-impl WaitData for RunId {}
-impl WaitData for BudgetCap {}
-impl WaitData for EffectKeyHolder {}
-
-impl WaitData for Timestamp {
-    fn end_time(&self) -> Option<Timestamp> {
-        Some(*self)
-    }
-}
-
-impl WaitData for OutageWait {
-    fn end_time(&self) -> Option<Timestamp> {
-        Some(self.until)
-    }
-}
-
-impl WaitData for SpendCapWait {
-    fn end_time(&self) -> Option<Timestamp> {
-        Some(self.until)
-    }
 }
 
 /// A wait for a provider that is unavailable.

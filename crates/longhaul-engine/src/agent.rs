@@ -23,7 +23,7 @@ use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{GateRule, GateTimeout, ResultApprovalGate};
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::policy::{LaneBusyPolicy, ParkedLanePolicy, RunPolicy};
-use longhaul_core::raw::{Hash, RawJson, canonical_json};
+use longhaul_core::raw::{Hash, RawJson, canonical_json, is_default};
 use longhaul_core::suggest::most_similar_name;
 use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -37,50 +37,43 @@ pub use longhaul_core::policy::budget::BudgetPatch;
 
 /// Complete definition of an agent, as its file sets it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Agent {
     /// Name of the agent, unique in the project.
     pub name: AgentName,
     /// One-sentence description of the agent's purpose.
-    #[serde(default)]
     pub description: String,
     /// Models as `provider/model` or alias, tried in this order. An empty list means the project's
     /// default model.
-    #[serde(default)]
     pub models: Vec<String>,
     /// Whether tasks are forbidden to choose another model, because the agent is a handler (a
     /// function of the program) and uses no model.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fixed_model: bool,
     /// Models for runs that an `idle_tick` event (sent to an agent that has nothing else to do)
     /// starts, tried in this order. An empty list means the idle model of the agent's provider, or
     /// else `models`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub idle_models: Vec<String>,
     /// Names of the tools that the agent may use, as Longhaul (not the model API) spells them.
-    #[serde(default)]
     pub tools: Vec<String>,
     /// Names in `tools` whose tools are deferred: the model knows only their names and the first
     /// lines of their descriptions until it loads them with `find_tools`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deferred_tools: Vec<String>,
     /// Names of context values that the runtime injects into tool calls. The model can neither see
     /// nor set them.
-    #[serde(default)]
     pub context: Vec<String>,
     /// Budget caps of the agent, which override those of the project.
-    #[serde(default)]
     pub budget: BudgetPatch,
     /// Retry settings of the agent, which override those of the project.
-    #[serde(default)]
     pub retry: RetryPatch,
     /// Maximum number of turns per run. `None` means no limit.
     pub max_turns: Option<u32>,
     /// Rules that decide which tool calls a person must approve. The first matching rule wins.
-    #[serde(default)]
     pub rules: Vec<GateRule>,
     /// Rules that set the effect class (whether a call may be repeated) or the effect key of tool
     /// calls. The class overrides what the tools declare.
-    #[serde(default)]
     pub effects: Vec<EffectRule>,
     /// What to do with a call in doubt (started, outcome unknown after a crash) if no rule covers
     /// it.
@@ -90,11 +83,11 @@ pub struct Agent {
     pub result_gate: Option<ResultApprovalGate>,
     /// Rubric against which the result is graded before it is accepted. `None` means that it is not
     /// graded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<GradingConfig>,
     /// Time within which questions, requests for help and signals of the agent must be answered.
     /// `None` means the default of the project.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub question_timeout: Option<GateTimeout>,
     /// How long a run that would complete stays open for follow-up messages. `None` means not at
     /// all.
@@ -104,45 +97,43 @@ pub struct Agent {
     /// lane.
     pub lane: Option<String>,
     /// Whether a run that waits (is parked) keeps or releases its lane.
-    #[serde(default)]
     pub lane_on_park: ParkedLanePolicy,
     /// What happens with a new task whose lane is busy.
-    #[serde(default, skip_serializing_if = "LaneBusyPolicy::is_enqueue")]
+    #[serde(skip_serializing_if = "is_default")]
     pub lane_busy: LaneBusyPolicy,
     /// Child runs that the agent may start with the tool `run_agent`.
-    #[serde(default, skip_serializing_if = "ChildRunsConfig::is_default")]
+    #[serde(skip_serializing_if = "is_default")]
     pub children: ChildRunsConfig,
     /// Skills that the agent may read, with the name and description from their files.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub skills: Vec<Skill>,
     /// Settings of the sandbox in which the agent's commands run. `None` if the agent file has
     /// none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxConfig>,
     /// Settings of the loop guard, which warns the model and then ends a run that repeats itself.
     /// `None` means the defaults.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub guards: Option<LoopGuardConfig>,
     /// When the conversation is compacted (its older part replaced by a summary), and what the
     /// summary keeps. `None` means the defaults.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction: Option<CompactionPolicy>,
     /// Context provider, which supplies the current state of what the agent works with, such as a
     /// shop. `None` means that the agent has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub perception: Option<PerceptionConfig>,
     /// JSON Schema of the agent's result. `None` means that the result is free text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<RawJson>,
     /// Templates of the texts that describe an event to the model, by kind of event.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub events: BTreeMap<String, String>,
     /// Instructions from the `AGENTS.md` file of the project folder, for all agents.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub project_rules: String,
     /// Template of the system prompt, with the values `input`, `context`, `perception` and
     /// `memory`.
-    #[serde(default)]
     pub prompt: String,
 }
 
@@ -293,6 +284,7 @@ impl Agent {
         for timeout in rule_timeouts.chain(result_gate.as_mut().map(|gate| &mut gate.timeout)) {
             *timeout = timeout.or(project);
         }
+        let interval = self.perception.as_ref().map(|perception| perception.every);
         RunPolicy {
             budget: task_budget.apply_to_budget(self.budget.apply_to_budget(defaults.budget)),
             retry: self.retry.apply_to_retry_policy(defaults.retry),
@@ -305,10 +297,7 @@ impl Agent {
             keep_open: self.keep_open,
             lane_on_park: self.lane_on_park,
             children_on_cancel: self.children.on_cancel,
-            refresh_perception_each_turn: self
-                .perception
-                .as_ref()
-                .is_some_and(|perception| perception.every == PerceptionInterval::Turn),
+            refresh_perception_each_turn: interval == Some(PerceptionInterval::Turn),
         }
     }
 }

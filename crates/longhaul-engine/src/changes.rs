@@ -86,7 +86,8 @@ impl JournalChangeFeed {
         clock: &dyn Clock,
     ) -> Result<()> {
         let _reader_lock = self.reader.lock().await;
-        let _active_guard = ActiveReaderGuard::mark_reader_active(self);
+        let _active_guard = ActiveReaderGuard(self);
+        with_lock(&self.subscribers, |subscribers| subscribers.has_reader = true);
         let mut changes = store.watch_for_changes();
         loop {
             while with_lock(&self.subscribers, |subscribers| subscribers.has_no_subscribers()) {
@@ -155,16 +156,9 @@ impl JournalChangeFeed {
     }
 }
 
-/// Guard that marks a reader as active. Dropping the guard removes all subscriptions, so that the
-/// subscribers poll the store themselves.
+/// Guard of an active reader. Dropping the guard removes all subscriptions, so that the subscribers
+/// poll the store themselves.
 struct ActiveReaderGuard<'a>(&'a JournalChangeFeed);
-
-impl<'a> ActiveReaderGuard<'a> {
-    fn mark_reader_active(feed: &'a JournalChangeFeed) -> Self {
-        with_lock(&feed.subscribers, |subscribers| subscribers.has_reader = true);
-        Self(feed)
-    }
-}
 
 impl Drop for ActiveReaderGuard<'_> {
     fn drop(&mut self) {

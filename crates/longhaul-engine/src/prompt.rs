@@ -119,15 +119,11 @@ const MEMORY_INSTRUCTIONS: &str = "Your notes outlive this run: `remember` saves
 /// Formats the state of the world (what the agent works with) for the model: text as it is,
 /// anything else as JSON. The field `summary` of an object comes first.
 pub(crate) fn format_world_state(world: &RawJson) -> String {
-    let text = match world.to_value() {
-        Value::String(text) => text,
-        Value::Object(fields) => match fields.get("summary").and_then(Value::as_str) {
-            Some(summary) => format!("{summary}\n\n{}", world.as_str()),
-            None => world.as_str().to_owned(),
-        },
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
-            world.as_str().to_owned()
-        }
+    let value = world.to_value();
+    let text = match (&value, value.get("summary").and_then(Value::as_str)) {
+        (Value::String(text), _) => text.clone(),
+        (_, Some(summary)) => format!("{summary}\n\n{}", world.as_str()),
+        (_, None) => world.as_str().to_owned(),
     };
     if text.len() <= WORLD_BYTES_MAX {
         return text;

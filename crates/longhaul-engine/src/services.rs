@@ -14,7 +14,7 @@ use longhaul_core::port::model::Model;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::redact::{NoRedaction, Redact};
 use longhaul_core::port::schedules::ScheduleStore;
-use longhaul_core::port::store::Store;
+use longhaul_core::port::store::{AppendRequest, AppendResult, Store};
 use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Clock, Millis};
@@ -141,7 +141,7 @@ const RELEASE_TIMEOUT: Millis = Millis::from_secs(10);
 pub(crate) async fn release_external_tools(services: &Services, claim: RunClaimId) {
     let released = services.tool_source.release_tools(claim);
     if let Err(error) = guard(&*services.clock, RELEASE_TIMEOUT, released).await {
-        tracing::warn!(run = %claim.run, "releasing external tools {error}");
+        tracing::warn!(run = %claim.run, "the release of external tools {error}");
     }
 }
 
@@ -285,6 +285,16 @@ impl Services {
             caps: SpendCaps::default(),
             agents: AgentDirectory::default(),
         }
+    }
+
+    /// Appends to the journal of a run as an author that is not its driver, and notifies the driver.
+    pub(crate) async fn append_and_notify(&self, append: AppendRequest) -> Result<AppendResult> {
+        let run = append.run;
+        let result = self.store.append_to_journal(append).await?;
+        if let AppendResult::Committed { .. } = result {
+            self.notifier.notify_run_changed(run);
+        }
+        Ok(result)
     }
 
     /// Notifies the subscribers of journals that have grown, until the future is dropped.

@@ -17,7 +17,7 @@ use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{RunError, RunOutcome, RunOutput, Status};
 use longhaul_core::task::EarliestStart;
-use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::time::Timestamp;
 use longhaul_core::usage::{MicroUsd, Usage};
 use longhaul_core::wait::{WaitKind, fill_in};
 use longhaul_run::Run;
@@ -25,7 +25,7 @@ use longhaul_run::commands::{allowed_decisions, current_gate_digest, current_gat
 use longhaul_run::explain::explain_run_state;
 
 use crate::agent::Agent;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Returns the API view of a run, built from its row and from the state replayed from its journal.
 pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
@@ -96,7 +96,8 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
 /// Describes what a queued run waits for, from the reason in its row in the store: its lane, its
 /// batch, its start time or further messages. `None` for any other reason.
 pub(crate) fn describe_queue_wait(row: &RunRow) -> Option<String> {
-    let kind = WaitKind::of_queued_run(row.reason.as_deref()?)?;
+    let queued = [WaitKind::Lane, WaitKind::StartAt, WaitKind::Collect, WaitKind::Batch];
+    let kind = WaitKind::from_code(row.reason.as_deref()?).filter(|kind| queued.contains(kind))?;
     Some(fill_in(kind.row().sentence, |fact| match fact {
         "lane" => row.lane.as_ref().map(ToString::to_string),
         _ => None,
@@ -162,30 +163,24 @@ fn answer_view(gate: &GateSpec, recorded: &RecordedAnswer) -> AnswerView {
 
 /// Returns the API view of a run that was just created, without reading it back from the store.
 pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView> {
-    let mut entries = new.events.iter().zip(1..).map(|(event, seq)| JournalEntry {
+    let entries = new.events.iter().zip(1..).map(|(event, seq)| JournalEntry {
         run: new.id,
         seq: Seq(seq),
         at: now,
         epoch: Epoch(0),
         event: event.clone(),
     });
-    let first = entries.next().ok_or(Error::RunNotFound(new.id))?;
-    let mut run = Run::from_first_entry(&first)?;
-    for entry in entries {
-        run.apply(&entry)?;
-    }
+    let run = Run::replay(&entries.collect::<Vec<_>>())?;
     let task = &new.task;
     let row = RunRow {
         id: new.id,
         agent: task.agent.clone(),
         definition: task.definition,
-        status: Status::Pending,
         reason: match task.start {
             EarliestStart::Now => None,
             EarliestStart::At(_) => Some(WaitKind::StartAt.code().to_owned()),
             EarliestStart::AfterBatch => Some(WaitKind::Batch.code().to_owned()),
         },
-        code: None,
         inbox: task.inbox.clone(),
         lane: task.lane.clone(),
         thread: task.thread.clone(),
@@ -202,16 +197,10 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView> 
             current_status: Status::Pending,
         }),
         submitter: task.submitter.clone(),
-        epoch: Epoch(0),
-        worker: None,
         last_seq: run.seq(),
-        turns: 0,
-        usage: Usage::default(),
         cost: Some(MicroUsd::default()),
-        active: Millis::ZERO,
         created_at: now,
-        started_at: None,
-        finished_at: None,
+        ..RunRow::default()
     };
     Ok(run_view(&row, &run, now))
 }
@@ -224,6 +213,7 @@ pub fn gate_view(gate: &GateRow) -> GateView {
     let input = current_gate_input(gate);
     let is_edit = |recorded: &&RecordedAnswer| recorded.answer.decision.edit().is_some();
     let edit = gate.answers.iter().rev().find(is_edit);
+    let decisions = allowed_decisions(&spec.kind).iter();
     let value = input.map(RawJson::to_value).unwrap_or_default();
     let outputs = spec.outputs.iter().filter(|output| output.is_still_in_input(&value));
     GateView {
@@ -241,10 +231,7 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         facts,
         diff,
         digest: current_gate_digest(gate),
-        decisions: allowed_decisions(&spec.kind)
-            .iter()
-            .map(|decision| (*decision).to_owned())
-            .collect(),
+        decisions: decisions.map(|decision| (*decision).to_owned()).collect(),
         pattern: spec.pattern.clone(),
         scopes: spec.scopes(),
         deadline: gate.deadline,

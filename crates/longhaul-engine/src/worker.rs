@@ -106,10 +106,8 @@ impl Worker {
         }
         let permits = Arc::clone(self.intake.permits());
         let mut pool = DriverPool::new(&self.services, permits, self.hooks.clone());
-        let filtered = self
-            .filter
-            .clone()
-            .map(|filter| FilteredQueue::new(&self.services, &self.options, filter));
+        let new_queue = |filter| FilteredQueue::new(&self.services, &self.options, filter);
+        let filtered = self.filter.clone().map(new_queue);
         let claim_loop = ClaimLoop {
             services: &self.services,
             options: &self.options,
@@ -165,11 +163,8 @@ async fn notify_drivers(services: Services, heartbeats: HeartbeatSender) {
     while watch.wait_for_change().await.is_ok() {
         services.notifier.notify_runs_ready();
         if !services.notifier.has_no_drivers() {
-            match services
-                .records
-                .claimed_runs_with_last_seq(heartbeats.current_identity().worker)
-                .await
-            {
+            let worker = heartbeats.current_identity().worker;
+            match services.records.claimed_runs_with_last_seq(worker).await {
                 Ok(heads) => services.notifier.notify_outdated_drivers(&heads),
                 Err(error) => tracing::warn!(%error, "could not list the claimed runs"),
             }

@@ -5,7 +5,7 @@
 //! the latest one, which is enough for views of the run, and an earlier one, from which a driver replays
 //! the messages that no compaction has replaced.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use longhaul_core::checkpoint::RunCheckpoint;
@@ -38,8 +38,10 @@ struct StateWithoutMessages {
 struct CheckpointContent {
     latest: StateWithoutMessages,
     conversation_start: Option<StateWithoutMessages>,
-    /// Names of the called tools in the order of the calls, each with the number of calls in a row.
-    called_tools: Vec<(String, usize)>,
+    /// Distinct names of the called tools.
+    tool_names: Vec<String>,
+    /// Calls in their order: an index in `tool_names`, and the number of calls in a row.
+    tool_calls: Vec<(usize, usize)>,
 }
 
 /// Collects states of a run while its events are applied, and writes checkpoints of them.
@@ -104,13 +106,17 @@ impl CheckpointWriter {
         if seq <= self.saved_seq {
             return None;
         }
-        let names = run.tools_called.get(..latest.tools_called)?;
-        let runs = names.chunk_by(|one, next| one == next);
-        let runs = runs.filter_map(|names| Some((names.first()?.clone(), names.len())));
+        let called = run.tools_called.get(..latest.tools_called)?;
+        let names: BTreeSet<&String> = called.iter().collect();
+        let tool_names: Vec<String> = names.into_iter().cloned().collect();
+        let in_a_row = called.chunk_by(|one, next| one == next);
+        let tool_calls = in_a_row
+            .filter_map(|row| Some((tool_names.binary_search(row.first()?).ok()?, row.len())));
         let content = CheckpointContent {
             latest: latest.clone(),
             conversation_start: self.conversation_start.as_deref().cloned(),
-            called_tools: runs.collect(),
+            tool_calls: tool_calls.collect(),
+            tool_names,
         };
         let state = serde_json::to_vec(&content).ok()?;
         Some(RunCheckpoint { seq, fold_hash: FOLD_HASH.to_owned(), state })
@@ -155,9 +161,10 @@ impl StateWithoutMessages {
 impl CheckpointContent {
     /// Returns the names of all called tools, in the order of the calls.
     fn called_tool_names(&self) -> Vec<String> {
-        let names = self.called_tools.iter();
-        let names = names.flat_map(|(name, count)| std::iter::repeat_n(name, *count));
-        names.take(self.latest.tools_called).cloned().collect()
+        let indexes = self.tool_calls.iter();
+        let indexes = indexes.flat_map(|(index, count)| std::iter::repeat_n(*index, *count));
+        let names = indexes.take(self.latest.tools_called);
+        names.filter_map(|index| self.tool_names.get(index).cloned()).collect()
     }
 }
 

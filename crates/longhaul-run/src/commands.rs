@@ -16,7 +16,7 @@ use longhaul_core::change::{
     SteerStatus, SteerUpdate, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
-use longhaul_core::event::environment::{BudgetRaised, ChildEnded, RuleRevoked, TimerFired};
+use longhaul_core::event::environment::{ChildEnded, RuleRevoked, TimerFired};
 use longhaul_core::event::gate::{GateExpired, GateNotice, GateRaised};
 use longhaul_core::event::run::{CancelCause, RunControlRequest};
 use longhaul_core::event::steer::{SteerMessage, SteerWithdrawn};
@@ -77,22 +77,11 @@ pub enum RunCommand {
     Resume {
         /// Principal that resumes the run.
         by: String,
-        /// New budget caps of the run. `None` means that the caps don't change.
+        /// New budget caps. `None` means that the caps don't change.
         raise: Option<BudgetRaise>,
-    },
-    /// Resumes a child run and raises the budget caps of its whole tree (root run and descendants).
-    ResumeAndRaiseTreeBudget {
-        /// Principal that resumes the run.
-        by: String,
-        /// New budget caps of the whole tree of runs.
-        raise: BudgetRaise,
-    },
-    /// Raises the budget caps of the run.
-    RaiseBudget {
-        /// New budget caps of the run.
-        raise: BudgetRaise,
-        /// Principal that raises the budget caps.
-        by: String,
+        /// Whether a raise of a child run raises the caps of its whole tree (root run and
+        /// descendants).
+        raises_tree: bool,
     },
     /// Revokes a remembered approval: a rule that allows calls for the rest of the run.
     RevokeRule {
@@ -144,14 +133,7 @@ pub fn decide_command(
             Ok(batch(Event::RunCancelRequested(request), None))
         }
         RunCommand::Pause { by } => decide_pause(run, status, by),
-        RunCommand::Resume { by, raise } => Ok(decide_resume(by, raise, false)),
-        RunCommand::ResumeAndRaiseTreeBudget { by, raise } => {
-            Ok(decide_resume(by, Some(raise), true))
-        }
-        RunCommand::RaiseBudget { raise, by } => {
-            let event = Event::BudgetRaised(BudgetRaised { raise, by });
-            Ok(batch(event, [RowChange::RaiseBudget(raise)]))
-        }
+        RunCommand::Resume { by, raise, raises_tree } => Ok(decide_resume(by, raise, raises_tree)),
         RunCommand::RevokeRule { rule, by } => {
             let event = Event::RuleRevoked(RuleRevoked { rule, by: by.clone() });
             Ok(batch(event, [RowChange::RevokeRule { rule, by }]))
@@ -185,13 +167,9 @@ fn decide_pause(run: RunId, status: Status, by: String) -> Result<JournalBatch, 
     Ok(batch(event, [RowChange::SetTimer(TimerUpdate::StopAutoApproval(run))]))
 }
 
-fn decide_resume(by: String, raise: Option<BudgetRaise>, raises_tree_budget: bool) -> JournalBatch {
-    let request = RunControlRequest {
-        raise,
-        raises_tree: raises_tree_budget,
-        ..RunControlRequest::from_principal(by)
-    };
-    let change = raise.map(|raise| match raises_tree_budget {
+fn decide_resume(by: String, raise: Option<BudgetRaise>, raises_tree: bool) -> JournalBatch {
+    let request = RunControlRequest { raise, raises_tree, ..RunControlRequest::from_principal(by) };
+    let change = raise.map(|raise| match raises_tree {
         true => RowChange::RaiseTreeBudget(raise),
         false => RowChange::RaiseBudget(raise),
     });

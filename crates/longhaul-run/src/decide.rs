@@ -98,14 +98,10 @@ fn record_model_reply(decision: &mut Decision<'_>, model_reply: ModelReply) -> R
     if model_reply.calls.len() <= CALLS_MAX {
         return model_replied::record_reply(decision, model_reply);
     }
+    let ModelReply { response, active, .. } = model_reply;
     let mut failure = Failure::new(FailureClass::InvalidRequest, TOO_MANY_CALLS);
-    failure.usage = Some(model_reply.response.usage);
-    model_failed::handle_model_failure(
-        decision,
-        failure,
-        model_reply.response.cost,
-        model_reply.active,
-    )
+    failure.usage = Some(response.usage);
+    model_failed::handle_model_failure(decision, failure, response.cost, active)
 }
 
 /// Records the outcome of calls that dead drivers (async tasks that executed the run) left
@@ -202,11 +198,8 @@ fn block_stuck_run(decision: &mut Decision<'_>, message: &str, tags: &[&str]) ->
 /// Returns the message that explains why a run is not retried after repeated crashes, and what a
 /// person can do.
 fn crash_loop_message(control: &ControlState) -> String {
-    let calls = control.calls().iter();
-    let running_tools: Vec<&str> = calls
-        .filter(|call| call.starts > 0 && !call.is_done())
-        .map(|call| call.classification.tool.as_str())
-        .collect();
+    let running = control.calls().iter().filter(|call| call.starts > 0 && !call.is_done());
+    let running_tools: Vec<_> = running.map(|call| call.classification.tool.as_str()).collect();
     let position = match &control.stage {
         RunStage::New { .. } => "before its first turn".to_owned(),
         RunStage::ModelRunning(running) => {

@@ -204,16 +204,11 @@ impl<'a> Decision<'a> {
 
     /// Closes a gate without an answer, for the given reason.
     pub(crate) fn withdraw_gate(&mut self, gate: GateId, reason: &str) -> RecordResult {
-        self.record_event(Event::GateWithdrawn(GateNotice {
-            gate,
-            reason: reason.into(),
-            to: None,
-        }))?;
-        self.add_row_change(RowChange::UpdateGate(GateUpdate {
-            gate,
-            seen_answers: None,
-            transition: GateTransition::Withdrawn,
-        }));
+        let notice = GateNotice { gate, reason: reason.into(), to: None };
+        self.record_event(Event::GateWithdrawn(notice))?;
+        let (seen_answers, transition) = (None, GateTransition::Withdrawn);
+        let update = GateUpdate { gate, seen_answers, transition };
+        self.add_row_change(RowChange::UpdateGate(update));
         Ok(())
     }
 

@@ -25,10 +25,8 @@ pub struct StateExplanation {
 pub fn explain_run_state(run: &Run) -> StateExplanation {
     let mut explanation = explain_state(run);
     // Questions from people and models may already end with a punctuation mark.
-    for stop in [".", "?", "!"] {
-        if explanation.message.ends_with(&format!("{stop}.")) {
-            explanation.message.pop();
-        }
+    if ["..", "?.", "!."].iter().any(|end| explanation.message.ends_with(end)) {
+        explanation.message.pop();
     }
     explanation
 }

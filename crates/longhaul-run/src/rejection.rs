@@ -123,7 +123,7 @@ pub enum Rejection {
         current: String,
     },
     /// The budget has no cap of this kind, such as `turns`, that could be raised.
-    #[error("the run has no budget of {cap} that could be raised", cap = .0)]
+    #[error("the run has no limit of {cap} that could be raised", cap = .0)]
     NoCapToRaise(&'static str),
     /// The budget of the whole tree of runs is used up, so that a raise of the child run would not
     /// help.

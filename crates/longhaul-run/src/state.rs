@@ -78,9 +78,7 @@ impl Run {
             reason: "the journal is empty",
         })?;
         let mut run = Self::from_first_entry(first)?;
-        for entry in entries {
-            run.apply(entry)?;
-        }
+        entries.try_for_each(|entry| run.apply(entry))?;
         Ok(run)
     }
 

@@ -72,16 +72,7 @@ pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Reject
     }
     let created = RunCreated { task: task.clone() };
     let events = vec![Event::RunCreated(Box::new(created))];
-    Ok(NewRun {
-        id,
-        task,
-        events,
-        copied_journal: None,
-        steers: Vec::new(),
-        lane_depth_max: LANE_DEPTH_MAX,
-        lane_entry: LaneEntryPolicy::default(),
-        caps: Vec::new(),
-    })
+    Ok(NewRun { id, task, events, lane_depth_max: LANE_DEPTH_MAX, ..NewRun::default() })
 }
 
 /// Returns the size of a task's input in bytes. The quotes and escapes of a long JSON string are

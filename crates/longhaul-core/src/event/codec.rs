@@ -24,21 +24,8 @@ pub enum EventCodecError {
     },
 }
 
-/// Conversion (upcast) of the data of one event kind from one version to the next.
-pub struct EventUpcast {
-    /// Event kind whose data is converted.
-    pub kind: &'static str,
-    /// Version of the data before the conversion. The result has the next version.
-    pub from: u16,
-    /// Function that converts the data.
-    pub change: fn(Value) -> Value,
-}
-
-impl std::fmt::Debug for EventUpcast {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} v{} -> v{}", self.kind, self.from, self.from + 1)
-    }
-}
+/// Conversion (upcast) of the data of this event kind from this version to the next.
+type EventUpcast = (&'static str, u16, fn(Value) -> Value);
 
 /// Upcasts of all old event versions. There are none, because event format 1 is the first.
 const UPCASTS: &[EventUpcast] = &[];
@@ -63,10 +50,8 @@ impl Event {
     ) -> Result<Self, EventCodecError> {
         let unknown_event = || EventCodecError::Unknown { kind: kind.to_owned(), version };
         let invalid_data = |source| EventCodecError::Data { kind: kind.to_owned(), source };
-        let current = Self::KINDS
-            .iter()
-            .find(|(known_kind, _, _)| *known_kind == kind)
-            .ok_or_else(unknown_event)?;
+        let mut kinds = Self::KINDS.iter();
+        let current = kinds.find(|(known, _, _)| *known == kind).ok_or_else(unknown_event)?;
         if version > current.1 {
             return Err(unknown_event());
         }
@@ -76,26 +61,15 @@ impl Event {
             None
         } else {
             let old = serde_json::from_str(body).map_err(invalid_data)?;
-            let new = upcast_event_data(upcasts, kind, version..current.1, old)
-                .ok_or_else(unknown_event)?;
-            Some(new.to_string())
+            let new = (version..current.1).try_fold(old, |data, from| {
+                let step = upcasts.iter().find(|step| (step.0, step.1) == (kind, from))?;
+                Some(step.2(data))
+            });
+            Some(new.ok_or_else(unknown_event)?.to_string())
         };
         let body = upcast_body.as_deref().unwrap_or(body);
         Self::decode_body_if_known_kind(kind, body).ok_or_else(unknown_event)?.map_err(invalid_data)
     }
-}
-
-/// Upcasts the data of an event step by step. Returns `None` if a conversion is missing.
-fn upcast_event_data(
-    upcasts: &[EventUpcast],
-    kind: &str,
-    versions: std::ops::Range<u16>,
-    data: Value,
-) -> Option<Value> {
-    versions.into_iter().try_fold(data, |data, from| {
-        let step = upcasts.iter().find(|step| step.kind == kind && step.from == from)?;
-        Some((step.change)(data))
-    })
 }
 
 #[cfg(test)]
@@ -104,11 +78,11 @@ mod tests {
 
     /// Conversion that simulates an earlier version of `progress.reported` with the fields `{done,
     /// text}`.
-    const OLDER: &[EventUpcast] = &[EventUpcast {
-        kind: "progress.reported",
-        from: 0,
-        change: |old| serde_json::json!({ "percent": old["done"], "message": old["text"] }),
-    }];
+    const OLDER: &[EventUpcast] = &[(
+        "progress.reported",
+        0,
+        |old| serde_json::json!({ "percent": old["done"], "message": old["text"] }),
+    )];
 
     #[test]
     fn an_old_event_version_is_upcast() {

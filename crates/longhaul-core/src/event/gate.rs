@@ -40,23 +40,16 @@ pub struct GateEdit {
 }
 
 /// A value that a person changed, added or removed.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EditedValue {
     /// Position of the value in the content, as a JSON Pointer such as `/files/name`.
     pub path: String,
     /// Original value. `None` means that the value was added.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "RawJson::deserialize_null_as_some"
-    )]
+    #[serde(default, deserialize_with = "RawJson::deserialize_null_as_some")]
     pub before: Option<RawJson>,
     /// New value. `None` means that the value was removed.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "RawJson::deserialize_null_as_some"
-    )]
+    #[serde(default, deserialize_with = "RawJson::deserialize_null_as_some")]
     pub after: Option<RawJson>,
 }
 

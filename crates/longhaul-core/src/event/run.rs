@@ -140,7 +140,7 @@ pub struct RunRecovered {
 }
 
 /// Request to pause, resume or cancel the run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunControlRequest {
     /// Principal that made the request.
     pub by: String,
@@ -161,8 +161,7 @@ pub struct RunControlRequest {
 impl RunControlRequest {
     /// Creates a request by the given principal, without a reason.
     pub fn from_principal(principal: impl Into<String>) -> Self {
-        let (reason, cause) = (String::new(), CancelCause::Principal);
-        Self { by: principal.into(), reason, cause, raise: None, raises_tree: false }
+        Self { by: principal.into(), ..Self::default() }
     }
 
     #[must_use]

@@ -32,13 +32,15 @@ pub struct BudgetQueueEntry {
 }
 
 impl BudgetQueue {
-    /// Returns the budget account as a run of the tree with this root sees it: the amounts that the
-    /// runs of its tree before it in the queue need count as held (reserved). Those of other trees, for
-    /// example child runs that a failed run has kept, don't: it may be that no process drives them.
+    /// Returns the budget account that applies to a run of the tree with this root. What earlier runs
+    /// of the same tree in the queue need counts as held (reserved). What runs of other trees need, for
+    /// example child runs that a failed run has kept, does not count: perhaps no process drives them.
     pub fn account_seen_by_run(&self, run: RunId, root: RunId) -> BudgetAccount {
         let before = self.entries.iter().take_while(|entry| entry.run != run);
         let entries_of_tree = before.filter(|entry| entry.root == root);
-        entries_of_tree.fold(self.account, BudgetQueueEntry::add_needed_to_held)
+        let needed = entries_of_tree.map(|entry| entry.needed);
+        let held = needed.fold(self.account.held, BudgetAmount::plus);
+        BudgetAccount { held, ..self.account }
     }
 
     /// Returns the next run to wake: the first parked run for which the account covers the amount it
@@ -55,11 +57,5 @@ impl BudgetQueue {
 
     pub fn contains(&self, run: RunId) -> bool {
         self.entries.iter().any(|entry| entry.run == run)
-    }
-}
-
-impl BudgetQueueEntry {
-    fn add_needed_to_held(account: BudgetAccount, entry: &Self) -> BudgetAccount {
-        BudgetAccount { held: account.held.plus(entry.needed), ..account }
     }
 }

@@ -32,7 +32,7 @@ impl EffectClass {
 }
 
 /// What happens with a call in doubt, i.e. one that was started but has no recorded outcome.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InDoubtPolicy {
     /// Tell the model that the outcome is unknown.

@@ -34,7 +34,7 @@ pub trait Model: Send + Sync + std::fmt::Debug {
 pub const CURRENT_STATE_HEADING: &str = "## Current state\n";
 
 /// One model request, built from the events in the run's journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelRequest {
     /// Run that sends the request.
     pub run: RunId,

@@ -398,7 +398,6 @@ pub struct WorkerRow {
 /// Sequence number of an event over all journals of a store, in commit order. It never
 /// decreases, even after events have been deleted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
 pub struct GlobalSeq(pub u64);
 
 /// Page of the events of all journals, in commit order.

@@ -250,7 +250,7 @@ pub enum AppendResult {
 }
 
 /// Stored row of a run, as shown in lists. All of it is derived from the journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunRow {
     pub id: RunId,
     /// Agent that executes the run.

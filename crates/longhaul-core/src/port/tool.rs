@@ -47,7 +47,7 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
 
     /// Returns whether the texts that approval rules match can't be determined from this input.
     /// Every rule that asks for approval of this tool then applies to the call.
-    fn has_unknown_rule_match_texts(&self, _input: &Value) -> bool {
+    fn are_rule_match_texts_unknown(&self, _input: &Value) -> bool {
         false
     }
 
@@ -358,7 +358,7 @@ impl Progress for NoopProgress {
 }
 
 /// Failure of a tool call. The model reads the message of the failure.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolFailure {
     message: String,
@@ -370,12 +370,7 @@ pub struct ToolFailure {
 impl ToolFailure {
     /// Creates a failure of a call that is known to have failed.
     pub fn new(failure_message: impl Into<String>) -> Self {
-        Self {
-            message: failure_message.into(),
-            is_outcome_unknown: false,
-            may_have_effect: false,
-            is_transient: false,
-        }
+        Self { message: failure_message.into(), ..Self::default() }
     }
 
     /// Creates a failure of a call that is known to have failed for a temporary reason.

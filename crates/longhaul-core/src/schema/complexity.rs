@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::references::{check_ids, reference_target};
-use super::{EXPANSION_MAX, SchemaError};
+use super::{EXPANSION_MAX, SchemaError, inner_values};
 
 /// Keywords whose subschemas apply to the same value as the schema that contains them.
 const IN_PLACE: [&str; 9] =
@@ -95,13 +95,8 @@ impl SchemaComplexity {
         let mut values = vec![(value, 1_u64)];
         while let Some((value, paths)) = values.pop() {
             let inner = paths.saturating_mul(fanout);
-            let mut size = 1;
-            match value {
-                Value::String(text) => size += text.len() as u64 / 32,
-                Value::Array(list) => values.extend(list.iter().map(|child| (child, inner))),
-                Value::Object(fields) => values.extend(fields.values().map(|child| (child, inner))),
-                Value::Null | Value::Bool(_) | Value::Number(_) => {}
-            }
+            let size = 1 + value.as_str().map_or(0, |text| text.len() as u64 / 32);
+            values.extend(inner_values(value).into_iter().map(|child| (child, inner)));
             visits = visits.saturating_add(paths.saturating_mul(size));
         }
         visits.saturating_mul(self.expansion)

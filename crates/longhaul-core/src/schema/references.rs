@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::SchemaError;
+use super::{SchemaError, inner_values};
 
 /// Keywords that refer to another subschema.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
@@ -69,15 +69,9 @@ fn local_pointer(reference: &str) -> Option<String> {
 /// Returns whether any part of the document declares draft 4 as its version of JSON Schema, in
 /// which the keyword `id` gives a subschema an address.
 fn declares_draft_4(schema: &Value) -> bool {
-    match schema {
-        Value::Object(fields) => {
-            let dialect = fields.get("$schema").and_then(Value::as_str);
-            dialect.is_some_and(|dialect| dialect.contains("draft-04"))
-                || fields.values().any(declares_draft_4)
-        }
-        Value::Array(list) => list.iter().any(declares_draft_4),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    }
+    let dialect = schema.get("$schema").and_then(Value::as_str);
+    dialect.is_some_and(|dialect| dialect.contains("draft-04"))
+        || inner_values(schema).into_iter().any(declares_draft_4)
 }
 
 /// Returns the first `$ref` inside a subschema with an id: it is relative to that subschema.
@@ -90,12 +84,6 @@ fn find_reference_below_id<'a>(
         let has_id = id_names.iter().any(|name| inner.get(name).is_some_and(Value::is_string));
         find_reference_below_id(inner, id_names, is_inside || has_id)
     };
-    match value {
-        Value::Object(fields) => {
-            let reference = fields.get("$ref").and_then(Value::as_str).filter(|_| is_inside);
-            reference.or_else(|| fields.values().find_map(below))
-        }
-        Value::Array(list) => list.iter().find_map(below),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-    }
+    let reference = value.get("$ref").and_then(Value::as_str).filter(|_| is_inside);
+    reference.or_else(|| inner_values(value).into_iter().find_map(below))
 }

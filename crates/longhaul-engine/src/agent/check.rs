@@ -8,9 +8,8 @@ use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::agent::config::{GradingConfig, IsolationLevel};
-use crate::agent::template_check::{
-    self, AllowedTemplateVariables, LANE_VARIABLES, prompt_variable_names,
-};
+use crate::agent::template_check::{self, LANE_VARIABLES, prompt_variable_names};
+use crate::drive::truncate::first_chars;
 use crate::guard::validation::SchemaValidator;
 
 /// Name of the tool that runs shell commands.
@@ -49,11 +48,11 @@ pub fn check_agent_and_canonicalize_schema(
         problems.extend(errors.map(|reason| format!("`{field}`: {reason}")));
     }
     let names = prompt_variable_names(agent.perception.is_some());
-    let prompt = [("the prompt", &agent.prompt, AllowedTemplateVariables::Only(&names))];
+    let prompt = [("the prompt", &agent.prompt, Some(&names[..]))];
     let lane = agent.lane.iter();
-    let lane = lane.map(|lane| ("`lane`", lane, AllowedTemplateVariables::Only(LANE_VARIABLES)));
+    let lane = lane.map(|lane| ("`lane`", lane, Some(LANE_VARIABLES)));
     let events = agent.events.values();
-    let events = events.map(|text| ("`events`", text, AllowedTemplateVariables::Any));
+    let events = events.map(|text| ("`events`", text, None));
     for (template_name, text, names) in prompt.into_iter().chain(lane).chain(events) {
         if let Some(error) = template_check::find_template_error(text, names) {
             problems.push(format!("{template_name}:{}: {}", error.position, error.message));
@@ -101,18 +100,13 @@ pub fn validate_output_schema(value: Value) -> Result<RawJson, String> {
                  under `$defs`"
             ));
         }
+        // The message may contain a part of the schema.
+        let error = first_chars(&error, 300);
         return Err(match SchemaComplexity::measure(&value) {
-            Err(SchemaError::Cycle(_)) => {
-                format!("the schema has a cycle: {}", truncate_validator_message(&error))
-            }
-            Err(SchemaError::Expansion) => {
-                format!("the schema is too large: {}", truncate_validator_message(&error))
-            }
+            Err(SchemaError::Cycle(_)) => format!("the schema has a cycle: {error}"),
+            Err(SchemaError::Expansion) => format!("the schema is too large: {error}"),
             Err(SchemaError::Reference(_)) | Ok(_) => {
-                format!(
-                    "the schema is not a valid JSON Schema: {}",
-                    truncate_validator_message(&error)
-                )
+                format!("the schema is not a valid JSON Schema: {error}")
             }
         });
     }
@@ -126,14 +120,4 @@ pub fn validate_output_schema(value: Value) -> Result<RawJson, String> {
 pub fn schema_as_canonical_json(schema: &Value) -> Result<RawJson, String> {
     RawJson::parse(canonical_json(schema))
         .map_err(|error| format!("the schema can't be stored: {error}"))
-}
-
-/// Truncates an error message of the schema validator, since it may contain a part of the schema.
-fn truncate_validator_message(text: &str) -> String {
-    let mut chars = text.chars();
-    let mut truncated: String = chars.by_ref().take(300).collect();
-    if chars.next().is_some() {
-        truncated.push_str("...");
-    }
-    truncated
 }

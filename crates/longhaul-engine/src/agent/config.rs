@@ -5,6 +5,7 @@
 //! environment is built.
 
 use longhaul_core::policy::ChildCancelPolicy;
+use longhaul_core::raw::is_default;
 use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
@@ -154,15 +155,8 @@ pub struct ChildRunsConfig {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<String>,
     /// What happens with open child runs when the run is cancelled or fails.
-    #[serde(skip_serializing_if = "ChildCancelPolicy::is_cancel")]
+    #[serde(skip_serializing_if = "is_default")]
     pub on_cancel: ChildCancelPolicy,
-}
-
-impl ChildRunsConfig {
-    /// Returns whether all settings have their defaults.
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// How the result of a run is graded before it is accepted.

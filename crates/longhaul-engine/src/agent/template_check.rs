@@ -13,15 +13,6 @@ pub struct TemplateError {
     pub message: String,
 }
 
-/// Variable names that a template may use.
-#[derive(Debug, Clone, Copy)]
-pub enum AllowedTemplateVariables<'a> {
-    /// Only the variables with the listed names.
-    Only(&'a [&'a str]),
-    /// Variables with any name, for the templates of events, whose fields are not known in advance.
-    Any,
-}
-
 /// Names of the variables that the templates of lane names and of the idempotency keys in `effects`
 /// may use.
 pub const LANE_VARIABLES: &[&str] = &["input", "context"];
@@ -34,10 +25,11 @@ pub fn prompt_variable_names(has_perception: bool) -> Vec<&'static str> {
     names
 }
 
-/// Returns the first error of a template. `None` means that the template is valid.
+/// Returns the first error of a template. `None` means that the template is valid. Without names of
+/// allowed variables it may use any, as those of events do, whose fields are not known in advance.
 pub fn find_template_error(
     source: &str,
-    allowed_variables: AllowedTemplateVariables<'_>,
+    allowed_variables: Option<&[&str]>,
 ) -> Option<TemplateError> {
     if let Some((at, keyword)) = find_tag_that_loads_template(source) {
         return Some(TemplateError {
@@ -61,10 +53,7 @@ pub fn find_template_error(
             });
         }
     };
-    let allowed = match allowed_variables {
-        AllowedTemplateVariables::Only(allowed) => allowed,
-        AllowedTemplateVariables::Any => return None,
-    };
+    let allowed = allowed_variables?;
     let is_known = |name: &str| {
         allowed.contains(&name) || environment.globals().any(|(global, _)| global == name)
     };
@@ -131,8 +120,7 @@ mod tests {
     use super::*;
 
     fn assert_template_error(template: &str, position_and_message: Option<(&str, &str)>) {
-        let found =
-            find_template_error(template, AllowedTemplateVariables::Only(&["input", "context"]));
+        let found = find_template_error(template, Some(&["input", "context"]));
         let found = found.map(|error| (error.position.to_string(), error.message));
         let Some((position, message)) = position_and_message else {
             assert_eq!(found, None, "{template}");
@@ -168,8 +156,7 @@ mod tests {
 
     #[test]
     fn a_template_syntax_error_reports_its_line() {
-        let found =
-            find_template_error("one\n\ntwo {{ input", AllowedTemplateVariables::Any).unwrap();
+        let found = find_template_error("one\n\ntwo {{ input", None).unwrap();
         assert_eq!(found.position.line, 3);
         assert!(found.message.starts_with("invalid template: "), "{found:?}");
     }

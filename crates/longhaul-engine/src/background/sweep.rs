@@ -8,6 +8,7 @@
 //! epoch.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use longhaul_core::change::{
     Blob, JournalBatch, RowChange, RunSchedulingUpdate, TimerKind, TimerUpdate,
@@ -108,7 +109,11 @@ pub(crate) async fn run_maintenance(
     loop {
         let wall_time = clock.now();
         if checked_at.is_none_or(|checked_at| wall_time < checked_at) {
-            shorten_delays_after_clock_step(services).await?;
+            // Delays that began before the clock was set back would last too long.
+            let count = services.records.move_delays_set_by_later_clock().await?;
+            if count > 0 {
+                tracing::warn!(count, "the clock was set back: delays of runs were shortened");
+            }
         }
         checked_at = Some(wall_time);
         let fire_outcome = fire_due_timers(services).await?;
@@ -212,12 +217,8 @@ async fn try_fire_timer(services: &Services, due: DueTimer) -> Result<bool> {
     let Ok(batch) = decide_command(run, status, command, DecisionContext::new(now)) else {
         return Ok(false);
     };
-    let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
-    let is_committed = matches!(appended, AppendResult::Committed { .. });
-    if is_committed {
-        services.notifier.notify_run_changed(run);
-    }
-    Ok(is_committed)
+    let appended = services.append_and_notify(AppendRequest { run, author, batch }).await?;
+    Ok(matches!(appended, AppendResult::Committed { .. }))
 }
 
 /// Returns what is needed to append the events of a timer: the status of the timer's run, and the
@@ -251,22 +252,8 @@ async fn cancel_run_if_no_driver(services: &Services, due: &DueTimer) -> Result<
     };
     batch.changes.push(RowChange::SetTimer(TimerUpdate::Consume(due.timer)));
     let author = JournalAuthor::Closer { after: folded.seq() };
-    let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
-    let cancelled = matches!(appended, AppendResult::Committed { .. });
-    if cancelled {
-        services.notifier.notify_run_changed(run);
-    }
-    Ok(cancelled)
-}
-
-/// Shortens delays that would last too long because the clock was set back after they began, also
-/// while no worker was running.
-async fn shorten_delays_after_clock_step(services: &Services) -> Result<()> {
-    let count = services.records.move_delays_set_by_later_clock().await?;
-    if count > 0 {
-        tracing::warn!(count, "the clock was set back: delays of runs were shortened");
-    }
-    Ok(())
+    let appended = services.append_and_notify(AppendRequest { run, author, batch }).await?;
+    Ok(matches!(appended, AppendResult::Committed { .. }))
 }
 
 async fn repair_store_rows(services: &Services) -> Result<()> {
@@ -281,15 +268,12 @@ async fn repair_store_rows(services: &Services) -> Result<()> {
 /// Prunes one batch of expired data. Returns whether more expired data may remain.
 async fn prune_expired_data(services: &Services, retention: RunRetention) -> Result<bool> {
     // Unreferenced blobs are pruned even if runs are kept forever.
-    let runs_older = retention.runs.unwrap_or(FOREVER);
-    let outcome = services
-        .store
-        .prune_old_data(PruneRequest {
-            runs_older_than: runs_older,
-            blobs_older_than: UNREFERENCED_BLOB_TTL,
-            limit: PRUNED_RUNS_MAX,
-        })
-        .await?;
+    let request = PruneRequest {
+        runs_older_than: retention.runs.unwrap_or(FOREVER),
+        blobs_older_than: UNREFERENCED_BLOB_TTL,
+        limit: PRUNED_RUNS_MAX,
+    };
+    let outcome = services.store.prune_old_data(request).await?;
     Ok(outcome.runs >= PRUNED_RUNS_MAX || outcome.blobs.max(outcome.idempotency_keys) >= FULL_BATCH)
 }
 
@@ -356,11 +340,8 @@ impl StalledRunDetector {
                 let is_same = |last_check: &LastCheckedRun| {
                     last_check.worker == worker && last_check.last_seq == last_seq
                 };
-                let last_check = before.filter(is_same);
-                current.insert(
-                    run,
-                    last_check.unwrap_or(LastCheckedRun { worker, last_seq, since: now }),
-                );
+                let first_check = LastCheckedRun { worker, last_seq, since: now };
+                current.insert(run, before.filter(is_same).unwrap_or(first_check));
             }
         }
         self.seen = current;
@@ -396,7 +377,7 @@ async fn release_run_if_stalled(
     let batch = JournalBatch { events: Vec::new(), changes };
     let appended = services.store.append_to_journal(AppendRequest { run, author, batch }).await?;
     if let AppendResult::Committed { .. } = appended {
-        services.counters.count_stalled_run();
+        services.counters.stalled_runs.fetch_add(1, Ordering::Relaxed);
         tracing::error!(
             %run, worker = %last_check.worker,
             "released a run: its driver has written nothing for 10 minutes and no call is running"

@@ -72,17 +72,13 @@ async fn wait_or_pend<T>(future: Option<impl Future<Output = T>>) -> T {
 fn log_timeout(run: &Run) {
     let (id, agent) = (run.id(), &run.task().agent);
     let attempt = run.control().attempt.number;
-    match (run.control().attempt.timed_out, run.control().budget.is_active_time_used_up()) {
-        (true, _) => {
-            tracing::warn!(run = %id, %agent, attempt, "the attempt has reached its hard timeout")
-        }
-        (false, true) => {
-            tracing::warn!(run = %id, %agent, "the run's budget of active time is used up")
-        }
-        (false, false) => {
-            tracing::warn!(run = %id, %agent, attempt, "the attempt has exceeded its soft timeout")
-        }
-    }
+    let is_used_up = run.control().budget.is_active_time_used_up();
+    let message = match (run.control().attempt.timed_out, is_used_up) {
+        (true, _) => "the attempt has reached its hard timeout",
+        (false, true) => "the run's budget of active time is used up",
+        (false, false) => "the attempt has exceeded its soft timeout",
+    };
+    tracing::warn!(run = %id, %agent, attempt, "{message}");
 }
 
 /// Appends a progress update of a running call to the journal. A droppable update may be lost, for

@@ -154,10 +154,7 @@ impl ActiveCalls {
                 return Poll::Ready(Some(ended));
             }
         }
-        if self.running.is_empty() {
-            return Poll::Ready(None);
-        }
-        Poll::Pending
+        if self.running.is_empty() { Poll::Ready(None) } else { Poll::Pending }
     }
 
     /// Cancels the running calls for whose cancel policy `predicate` returns true, and returns

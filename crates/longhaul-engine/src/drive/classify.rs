@@ -15,7 +15,6 @@ use longhaul_core::glob::{self, TEXT_BYTES_MAX};
 use longhaul_core::id::ToolName;
 use longhaul_core::message::{Message, ToolCall};
 use longhaul_core::output_reference::OutputReference;
-use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::effect_key::{EFFECT_KEY_BYTES_MAX, EffectKey};
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{RememberedApproval, RememberedApprovalScope};
@@ -26,7 +25,7 @@ use longhaul_core::task::TaskSpec;
 use longhaul_run::{RUN_AGENT, Run, shared_patterns};
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, EffectRule};
+use crate::agent::EffectRule;
 use crate::drive::run_env::RunEnv;
 use crate::drive::session::retry_while_busy;
 use crate::guard::template::render_identifier_template;
@@ -146,8 +145,8 @@ async fn classify_resolved_input(
     let spec = registered.spec();
     let problem = registered.find_input_error(&input, &*env.clock).await;
     let model_api_name = spec.name.name_for_model_api();
-    let is_unknown =
-        env.is_deferred_tool(&model_api_name) && !run.transcript().has_loaded_tool(&model_api_name);
+    let is_unknown = env.deferred_tools.contains(&*model_api_name)
+        && !run.transcript().has_loaded_tool(&model_api_name);
     let hint = format!("; call `find_tools` with the name `{model_api_name}` to see its schema");
     let problem = problem.map(|problem| if is_unknown { problem + &hint } else { problem });
     let mut call = match &registered.tool {
@@ -175,8 +174,10 @@ async fn classify_resolved_input(
             Err(reason) => call.problem = Some(reason),
         }
     }
+    let mut rules = env.agent.effects.iter().filter(|rule| effect_rule_matches(rule, &call));
+    let declared_class = rules.find_map(|rule| rule.class);
     ToolCallClassification {
-        class: declared_effect_class(&env.agent, &call).unwrap_or(call.class),
+        class: declared_class.unwrap_or(call.class),
         can_verify: spec.can_verify,
         in_doubt: spec.in_doubt,
         may_outlive_worker: registered.tool.as_ref().is_some_and(|tool| tool.may_outlive_worker()),
@@ -238,7 +239,7 @@ fn describe_tool_call(
             class: tool.class(input),
             rule_match_texts,
             injected_rule_match_texts,
-            opaque: tool.has_unknown_rule_match_texts(input),
+            opaque: tool.are_rule_match_texts_unknown(input),
             problem: tool.find_call_problem(input, context),
             ..ToolCallClassification::pure(tool.spec().name.clone())
         }
@@ -255,13 +256,6 @@ fn parse_tool_input(input: &RawJson) -> Result<Value, String> {
     }
     serde_json::from_str(input.as_str())
         .map_err(|error| format!("the input is not valid JSON: {error}"))
-}
-
-/// Returns the effect class (whether a call may be repeated) that the agent file declares for a
-/// call: that of the first matching rule with a class. `None` if there is none.
-fn declared_effect_class(agent: &Agent, call: &ToolCallClassification) -> Option<EffectClass> {
-    let mut rules = agent.effects.iter().filter(|rule| effect_rule_matches(rule, call));
-    rules.find_map(|rule| rule.class)
 }
 
 /// Returns whether a rule matches the tool and every rule match text of a call. If these texts are

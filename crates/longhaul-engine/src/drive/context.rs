@@ -34,8 +34,8 @@ pub(super) struct DriveContext {
     pub(super) session: RunSession,
     pub(super) lease: Lease,
     pub(super) shutdown: Shutdown,
-    /// Permits of the crash limiter, held after a crash of the worker until the run has made
-    /// progress. `None` if the run holds no permits.
+    /// Permits to drive this run after a crash of its worker. They limit how many such runs are driven
+    /// at once, and are released when the run makes progress. `None` if the run holds no permits.
     trial: Option<TrialPermits>,
     /// Agent, models and tools of the run. `None` if they are not loaded, for example because a
     /// tool is missing and the run is blocked.

@@ -190,13 +190,18 @@ impl HeldText {
     fn take_publishable(&mut self, redact: &dyn Redact) -> String {
         let end = self.text.len().saturating_sub(redact.partial_secret_suffix_len(&self.text));
         let (complete, rest) = self.text.split_at(self.text.floor_char_boundary(end));
-        let (redacted, clean) = (redact.redact(&self.text), redact.redact(complete));
-        // A secret may end where another one seems to begin.
-        let is_secret_split = matches!(redacted, Cow::Owned(_))
-            && *redacted != format!("{clean}{}", redact.redact(rest));
-        let (publishable, rest) = match rest.is_empty() || is_secret_split {
-            true => (redacted.into_owned(), String::new()),
-            false => (clean.into_owned(), rest.to_owned()),
+        let redacted = redact.redact(&self.text);
+        // Without a secret in the whole text there is none in its parts, which is the usual case.
+        let (publishable, rest) = match redacted {
+            Cow::Borrowed(_) => (complete.to_owned(), rest.to_owned()),
+            Cow::Owned(redacted) => {
+                let clean = redact.redact(complete);
+                // A secret may end where another one seems to begin.
+                match rest.is_empty() || redacted != format!("{clean}{}", redact.redact(rest)) {
+                    true => (redacted, String::new()),
+                    false => (clean.into_owned(), rest.to_owned()),
+                }
+            }
         };
         self.text = rest;
         publishable

@@ -29,7 +29,7 @@ use crate::guard::redaction::Redaction;
 use crate::prompt::summary::{
     ConversationSplit, messages_to_summarize, summarize, to_summary_request,
 };
-use crate::services::{ModelResolver, ResolveModelError, ResolvedModel};
+use crate::services::{ModelResolver, ResolvedModel};
 use crate::tools::effect_facts::add_effect_facts;
 
 /// Outcome of a request to the model, as the provider returned it.
@@ -187,16 +187,10 @@ fn resolve_model(
     if let Some(model) = model {
         return Ok(model.clone());
     }
-    let missing =
-        |error: ResolveModelError| Failure::new(FailureClass::InvalidRequest, error.to_string());
-    match (models.resolve_model_name(Some(name)), purpose) {
-        (Ok(found), _) => Ok(found),
-        (Err(error), ModelCallPurpose::Compact) => Err(missing(error)),
-        (Err(error), ModelCallPurpose::Turn) => {
-            let fallback = env.model(name).cloned();
-            fallback.ok_or_else(|| missing(error))
-        }
-    }
+    models.resolve_model_name(Some(name)).or_else(|error| {
+        let fallback = env.model(name).filter(|_| purpose == ModelCallPurpose::Turn).cloned();
+        fallback.ok_or_else(|| Failure::new(FailureClass::InvalidRequest, error.to_string()))
+    })
 }
 
 fn cancelled_failure() -> Failure {

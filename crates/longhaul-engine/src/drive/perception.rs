@@ -77,18 +77,15 @@ pub(super) async fn refetch_context(ctx: &mut DriveContext) -> Result<Option<Run
     let world_hash = Hash::digest(perception.world.as_str().as_bytes());
     // An unchanged world is not repeated: the model has seen it.
     let is_new = before.world != Some(world_hash);
-    let update = is_new.then(|| {
+    let message = is_new.then(|| {
         let world_text = format_world_state(&perception.world);
         format!("{WORLD_UPDATE_HEADING}{world_text}").into()
     });
     let changed = is_new || *before.context != perception.context;
     let context = perception.context;
-    let perception = changed.then_some(PerceptionUpdate { world_hash, context });
-    Ok(Some(RunInput::PerceptionRefreshed(Box::new(PerceptionRefresh {
-        message: update,
-        update: perception,
-        active,
-    }))))
+    let update = changed.then_some(PerceptionUpdate { world_hash, context });
+    let refresh = PerceptionRefresh { message, update, active };
+    Ok(Some(RunInput::PerceptionRefreshed(Box::new(refresh))))
 }
 
 async fn fetch_context_from_provider(ctx: &mut DriveContext) -> Result<ContextFetch> {

@@ -238,11 +238,8 @@ impl Progress for ProgressReporter {
                 _ => return,
             };
             entry.durable_count += 1;
-            state.durable.push_back(RunInput::Progress(ToolProgress {
-                call: self.call,
-                percent: None,
-                message,
-            }));
+            let progress = ToolProgress { call: self.call, percent: None, message };
+            state.durable.push_back(RunInput::Progress(progress));
         });
         self.throttle.0.urgent.notify_one();
     }

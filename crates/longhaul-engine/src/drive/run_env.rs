@@ -1,7 +1,7 @@
 //! The environment of one run: its agent, models, tools and context values.
 //!
-//! Invariant: a run can only use what its agent file lists. A tool that appears after the model was
-//! told its tools does not exist for the run.
+//! Invariant: a run can only use what its agent file lists. If a tool appears after the model was
+//! told which tools it has, the run can't use that tool.
 //!
 //! A run whose environment can't be built is blocked: it waits until a person has removed the cause.
 
@@ -192,11 +192,13 @@ impl RunEnv {
             .transpose()?;
         let mut context = task.context.clone();
         context.retain(|name, _| agent.context.contains(name));
+        let api_name = |tool: &RegisteredTool| tool.spec().name.name_for_model_api().into_owned();
+        let api_names = tools.iter().map(|(name, tool)| (api_name(tool), name.clone()));
         Ok(Self {
             agent,
             clock: Arc::clone(&services.clock),
             models,
-            model_api_names: names_by_api_name(&tools),
+            model_api_names: api_names.collect(),
             tools,
             external_tools: external_names,
             deferred_tools: deferred.into_keys().collect(),
@@ -226,12 +228,6 @@ impl RunEnv {
         self.model_api_names
             .iter()
             .filter_map(|(api_name, name)| Some((api_name.as_str(), self.tools.get(name)?)))
-    }
-
-    /// Returns whether the tool with this name, as models see it, is deferred: the model must load
-    /// it before it can call it.
-    pub(crate) fn is_deferred_tool(&self, model_api_name: &str) -> bool {
-        self.deferred_tools.contains(model_api_name)
     }
 
     /// Returns the skills that the run can read.
@@ -412,15 +408,6 @@ pub(crate) fn compile_output_schema(agent: &Agent) -> Result<Option<OutputSchema
     })
 }
 
-/// Maps the tool names that models see to Longhaul's own tool names.
-fn names_by_api_name(tools: &BTreeMap<String, RegisteredTool>) -> BTreeMap<String, String> {
-    let api_name_entry = |(name, tool): (&String, &RegisteredTool)| {
-        let api_name = tool.spec().name.name_for_model_api().into_owned();
-        (api_name, name.clone())
-    };
-    tools.iter().map(api_name_entry).collect()
-}
-
 /// Rejects a tool that runs without a sandbox, unless the agent file allows it explicitly.
 fn check_sandbox_requirement(agent: &Agent, tool: &RegisteredTool) -> Result<(), RunBlocker> {
     if !tool.is_unsandboxed() || is_unsandboxed(agent) {
@@ -459,8 +446,7 @@ fn resolve_models(
 impl RunBlocker {
     /// Creates a blocker with a permanent cause, which no person can remove.
     pub(crate) const fn permanent(message: String) -> Self {
-        let is_permanent = true;
-        Self { message, is_permanent }
+        Self { message, is_permanent: true }
     }
 
     /// Converts the blocker into the state machine's input that blocks the run.
@@ -475,7 +461,6 @@ impl RunBlocker {
 impl From<String> for RunBlocker {
     /// Creates a blocker whose cause a person can remove.
     fn from(message: String) -> Self {
-        let is_permanent = false;
-        Self { message, is_permanent }
+        Self { message, is_permanent: false }
     }
 }

@@ -260,7 +260,7 @@ impl RunSession {
         let Services { store, records, .. } = &self.services;
         let outputs = OutputReader::new(store.clone(), records.clone());
         let recorded = outputs.read_tool_output(key.holder.run, key.holder.call).await?;
-        let text = recorded.and_then(|recorded| recorded.text);
+        let text = recorded.and_then(|(_, text)| text);
         let result = text.map(|text| truncate_output(claim.holder.call, ToolOutput::text(text)));
         Ok(EffectKeyOfOtherCall { key, result })
     }
@@ -419,16 +419,14 @@ impl RunSession {
         }
         self.store_time = (now, self.services.clock.monotonic_nanos());
         self.registration.set_replayed_seq(self.run.seq());
-        if self.run.seq() == last {
+        let (run, folded) = (self.run.id(), self.run.seq());
+        if folded == last {
             return Ok(());
         }
-        Err(Error::Internal {
-            run: self.run.id(),
-            reason: format!(
-                "the store appended up to {last}, the driver folded up to {}",
-                self.run.seq()
-            ),
-        })
+        let reason = format!(
+            "the last event in the store is {last}, but the driver has applied events up to {folded}"
+        );
+        Err(Error::Internal { run, reason })
     }
 
     /// Submits the tool results of a driver that has lost its claim on the run. They are appended

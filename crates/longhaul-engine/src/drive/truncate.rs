@@ -145,6 +145,14 @@ fn truncate_for_storage(full_text: &str) -> (Cow<'_, str>, String) {
     (Cow::Owned(stored), note)
 }
 
+/// Returns the first characters of a text, with `...` if the text has more.
+pub(crate) fn first_chars(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use longhaul_core::message::ImageRef;

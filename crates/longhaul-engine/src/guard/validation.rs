@@ -138,17 +138,14 @@ fn check_value(
             )),
         };
     }
-    let faults: Vec<String> = validator
-        .iter_errors(value)
-        .take(ERRORS_MAX)
-        .map(|error| {
-            let path = error.instance_path().to_string();
-            let path = if path.is_empty() { name } else { &path };
-            let mut message = format!("{path}: {error}");
-            message.truncate(message.floor_char_boundary(ERROR_BYTES_MAX));
-            message
-        })
-        .collect();
+    let faults = validator.iter_errors(value).take(ERRORS_MAX).map(|error| {
+        let path = error.instance_path().to_string();
+        let path = if path.is_empty() { name } else { &path };
+        let mut message = format!("{path}: {error}");
+        message.truncate(message.floor_char_boundary(ERROR_BYTES_MAX));
+        message
+    });
+    let faults: Vec<String> = faults.collect();
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 

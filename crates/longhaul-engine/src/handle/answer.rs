@@ -210,17 +210,15 @@ impl Longhaul {
     /// Returns the principals that have added work to a run up to now, also while its gate was
     /// open, or to a run above it, which may have passed it on.
     async fn current_submitters(&self, run: RunId) -> Result<Vec<String>> {
-        let (folded, _) = replay_run_state(&self.services, run).await?;
-        let mut names = folded.submitters().names_except(None);
-        let mut parent = folded.task().parent;
-        while let Some(run) = parent {
-            let folded = match replay_run_state(&self.services, run).await {
+        let (mut names, mut next) = (Vec::new(), Some(run));
+        while let Some(id) = next {
+            let folded = match replay_run_state(&self.services, id).await {
                 Ok((folded, _)) => folded,
-                Err(Error::RunNotFound(_)) => break,
+                Err(Error::RunNotFound(_)) if id != run => break,
                 Err(error) => return Err(error),
             };
             names.extend(folded.submitters().names_except(None));
-            parent = folded.task().parent;
+            next = folded.task().parent;
         }
         Ok(names)
     }
@@ -318,8 +316,7 @@ impl Longhaul {
         match schema.validate_answer(text, &*self.services.clock).await {
             OutputCheckResult::Valid(_) => Ok(()),
             OutputCheckResult::Invalid(reason) => {
-                Err(Rejection::InvalidTask(format!("the edited result is invalid: {reason}"))
-                    .into())
+                invalid_task(format!("the edited result is invalid: {reason}"))
             }
         }
     }

@@ -69,10 +69,8 @@ impl Longhaul {
     }
 
     fn find_chain(&self, name: &str) -> Result<Arc<ChainSpec>> {
-        self.services
-            .agents
-            .get_chain(name)
-            .map_err(|suggestion| Error::ChainNotFound { name: name.to_owned(), suggestion })
+        let found = self.services.agents.get_chain(name);
+        found.map_err(|suggestion| Error::ChainNotFound { name: name.to_owned(), suggestion })
     }
 
     /// Returns the steps that a task runs: all steps of its chain, or only the step that the task
@@ -142,10 +140,8 @@ impl Longhaul {
         let task = Task { agent: Some(step_spec.agent.clone()), ..chain.task.clone() };
         let (task, agent, definition) = self.build_task_spec(task, chain.first_run, chain.batch)?;
         let repeat = step_spec.repeat.as_ref().map(|repeat| {
-            let from = chain
-                .spec
-                .find_repeat_start_step(index, &repeat.from)
-                .map_err(Rejection::InvalidTask)?;
+            let from = chain.spec.find_repeat_start_step(index, &repeat.from);
+            let from = from.map_err(Rejection::InvalidTask)?;
             Ok::<_, Rejection>(ChainRepeat { from, until: repeat.until, max: repeat.max })
         });
         let mut policy = task.policy.clone();
@@ -257,21 +253,15 @@ pub(super) fn share_highest_caps<'a>(budgets: impl Iterator<Item = &'a mut Budge
 }
 
 fn chain_view(name: &str, spec: &ChainSpec) -> ChainView {
-    ChainView {
-        name: name.to_owned(),
-        description: spec.description.clone(),
-        steps: spec
-            .steps
-            .iter()
-            .map(|step| ChainStepView {
-                name: step.step_name().to_owned(),
-                agent: step.agent.clone(),
-                auto_approve: step.auto_approve,
-                condition: step.condition,
-                repeat: step.repeat.clone(),
-            })
-            .collect(),
-    }
+    let steps = spec.steps.iter().map(|step| ChainStepView {
+        name: step.step_name().to_owned(),
+        agent: step.agent.clone(),
+        auto_approve: step.auto_approve,
+        condition: step.condition,
+        repeat: step.repeat.clone(),
+    });
+    let description = spec.description.clone();
+    ChainView { name: name.to_owned(), description, steps: steps.collect() }
 }
 
 /// Completes the task specification of a child run with the fields that it inherits from `parent`.

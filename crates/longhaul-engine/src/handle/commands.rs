@@ -43,7 +43,7 @@ impl Longhaul {
         let steer = SteerId::from_bits(self.services.ids.next_id_bits());
         let by = by.to_owned();
         let message = SteerMessage { steer, text: text.into(), delivery, by, is_task: false };
-        let run = self.apply_or_send(run, None, RunCommand::Steer(message)).await?;
+        let run = self.apply_or_send(run, None, Some(RunCommand::Steer(message))).await?;
         Ok(QueuedSteerMessage { run, id: steer })
     }
 
@@ -60,7 +60,7 @@ impl Longhaul {
         if queued.iter().any(|row| row.steer == id) {
             return Ok(QueuedSteerMessage { run, id });
         }
-        let run = self.apply_or_send(run, None, RunCommand::Steer(message)).await?;
+        let run = self.apply_or_send(run, None, Some(RunCommand::Steer(message))).await?;
         Ok(QueuedSteerMessage { run, id })
     }
 
@@ -151,10 +151,10 @@ impl Longhaul {
                 if !self.needs_resume(newest).await? {
                     return Ok(newest);
                 }
-                RunCommand::Resume { by, raise }
+                RunCommand::Resume { by, raise, raises_tree: false }
             }
         };
-        self.apply_or_send(run, None, command).await
+        self.apply_or_send(run, None, Some(command)).await
     }
 
     /// Returns whether a resume without a raised budget changes the run. `false` means that the run
@@ -205,11 +205,8 @@ impl Longhaul {
         let author = JournalAuthor::Outsider;
         let batch = self.add_request_applied_mark(batch);
         let append = AppendRequest { run, author, batch };
-        match self.services.store.append_to_journal(append).await? {
-            AppendResult::Committed { seq, .. } => {
-                self.services.notifier.notify_run_changed(run);
-                Ok(Ok(seq))
-            }
+        match self.services.append_and_notify(append).await? {
+            AppendResult::Committed { seq, .. } => Ok(Ok(seq)),
             AppendResult::Refused(refusal) => Ok(Err(refusal)),
             AppendResult::RunNotFound => Err(Error::RunNotFound(run)),
             AppendResult::RunEnded => Err(self.run_ended_error(run).await),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
 use longhaul_api::task::Task;
-use longhaul_core::id::{InboxName, LaneKey, RunId};
+use longhaul_core::id::{InboxName, RunId};
 use longhaul_core::port::records::{InboxRunCounts, WorkerRow};
 use longhaul_core::port::store::{RunFilter, RunRow, WorkerLiveness};
 use longhaul_core::raw::RawJson;
@@ -87,7 +87,10 @@ impl Longhaul {
             (Some("lane"), Some(lane)) => {
                 let state = self.lane(lane).await?;
                 if state.paused {
-                    return Ok(Some(paused_lane_explanation(lane)));
+                    return Ok(Some(StateExplanation {
+                        message: format!("The lane `{lane}` is paused."),
+                        command: format!("longhaul lanes resume {lane}"),
+                    }));
                 }
                 (state.holder, format!("the lane `{lane}`"))
             }
@@ -293,12 +296,5 @@ impl LiveWorkers {
         };
         // Only other settings of the worker help, and no command changes them.
         Some(StateExplanation { message, command: String::new() })
-    }
-}
-
-fn paused_lane_explanation(lane: &LaneKey) -> StateExplanation {
-    StateExplanation {
-        message: format!("The lane `{lane}` is paused."),
-        command: format!("longhaul lanes resume {lane}"),
     }
 }

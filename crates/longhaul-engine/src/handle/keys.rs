@@ -67,7 +67,7 @@ pub struct CallerIdentity {
     pub key: ApiKeyRef,
 }
 
-/// Maximum length of the name of a link's recipient, in bytes.
+/// Maximum length of the name of a person who gets a link to answer a gate, in bytes.
 const RECIPIENT_BYTES_MAX: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,10 +80,10 @@ pub struct CreateGateLinkRequest {
     pub by: String,
 }
 
-/// The gate and the recipient of an existing link.
+/// An existing link with which a person without a key can answer a gate.
 #[derive(Debug, Clone)]
 pub struct ResolvedGateLink {
-    /// Gate of the link, in its current state.
+    /// Gate that the link answers, in the gate's current state.
     pub gate: GateRow,
     /// Name of the person for whom the link was created.
     pub recipient: String,

@@ -51,7 +51,7 @@ impl Longhaul {
         let enqueue =
             || run_creation_request(vec![(new.clone(), definitions.to_vec())], idempotency.clone());
         let agent = self.get_agent(new.task.agent.as_str()).ok();
-        let Some(agent) = agent.filter(|agent| !agent.lane_busy.is_enqueue()) else {
+        let Some(agent) = agent.filter(|agent| agent.lane_busy != LaneBusyPolicy::Enqueue) else {
             return self.create_runs(enqueue()).await;
         };
         for _ in 0..ATTEMPTS_MAX {
@@ -117,11 +117,8 @@ impl Longhaul {
             return Ok(AddMessageOutcome::Impossible);
         };
         request.batch.changes.extend(idempotency.cloned().map(RowChange::SaveSubmitKey));
-        Ok(match self.services.store.append_to_journal(request).await? {
-            AppendResult::Committed { .. } => {
-                self.services.notifier.notify_run_changed(run);
-                AddMessageOutcome::Added(run)
-            }
+        Ok(match self.services.append_and_notify(request).await? {
+            AppendResult::Committed { .. } => AddMessageOutcome::Added(run),
             AppendResult::Refused(AppendRefusalReason::SteersFull) => AddMessageOutcome::Impossible,
             // A key that was used in the meantime is found by the next attempt.
             AppendResult::Conflict

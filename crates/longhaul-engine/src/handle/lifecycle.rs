@@ -24,9 +24,9 @@ use crate::replay::{replay_journal, replay_run, replay_run_state};
 /// Maximum length of the reason for a cancellation, in bytes.
 const REASON_BYTES_MAX: usize = 4 * 1024;
 
-/// Maximum number of times that a run is looked at again because it has changed while it was being
-/// closed.
-const CLOSE_ATTEMPTS_MAX: usize = 16;
+/// Maximum number of attempts at an operation on a run. An attempt fails if the run, or another run of
+/// its chain, changes meanwhile.
+const ATTEMPTS_MAX: usize = 16;
 
 /// Caller name (principal) under which the idempotency keys of retries are stored. It is the same
 /// for all callers, so that a failed run is retried only once.
@@ -41,7 +41,7 @@ impl Longhaul {
         let (by, reason) = (self.redact(by), self.redact(reason));
         let request = RunControlRequest::from_principal(&by).with_reason(&reason);
         let cancel = RunCommand::Cancel { by, reason };
-        self.apply_or_send(run, Some(RunInput::CancelNow(request)), cancel).await
+        self.apply_or_send(run, Some(RunInput::CancelNow(request)), Some(cancel)).await
     }
 
     /// Pauses a run until it is resumed. If the run has ended and belongs to a chain, the newest
@@ -49,31 +49,15 @@ impl Longhaul {
     pub async fn pause_run(&self, run: RunId, by: &str) -> Result<RunId> {
         let by = self.redact(by);
         let pause_now = RunInput::PauseNow { by: by.clone() };
-        self.apply_or_send(run, Some(pause_now), RunCommand::Pause { by }).await
+        self.apply_or_send(run, Some(pause_now), Some(RunCommand::Pause { by })).await
     }
 
     /// Completes a run that has its result and stays open for messages, with this result. If the
     /// run has ended and belongs to a chain, the newest run of the chain is closed. Returns the run
     /// that was closed.
     pub async fn close_run(&self, run: RunId, by: &str) -> Result<RunId> {
-        let by = self.redact(by);
-        let mut target = run;
-        // A message that arrives now changes the run, which is then looked at again.
-        for _ in 0..CLOSE_ATTEMPTS_MAX {
-            let close_now = RunInput::CloseNow { by: by.clone() };
-            match self.apply_without_driver(target, close_now).await {
-                Ok(true) => return Ok(target),
-                Ok(false) => {}
-                Err(Error::Rejected(Rejection::Ended(status))) => {
-                    match self.newest_run_of_chain(target).await? {
-                        Some(newest) => target = newest,
-                        None => return Err(Rejection::Ended(status).into()),
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Err(Error::Contention(target))
+        let close_now = RunInput::CloseNow { by: self.redact(by) };
+        self.apply_or_send(run, Some(close_now), None).await
     }
 
     /// Creates a new run that continues from the last event before the end of a failed run, or from
@@ -130,34 +114,40 @@ impl Longhaul {
     }
 
     /// Applies `input` to the run if there is an input and no worker drives the run. Otherwise
-    /// sends `command` to the run's driver. If the run has ended and belongs to a chain, uses the
-    /// newest run of the chain instead. Returns the run that received the input or the command.
+    /// sends `command` to the run's driver, or tries again if there is no command. If the run has
+    /// ended and belongs to a chain, uses the newest run of the chain instead. Returns the run that
+    /// received the input or the command.
     pub(super) async fn apply_or_send(
         &self,
         run: RunId,
         input: Option<RunInput>,
-        command: RunCommand,
+        command: Option<RunCommand>,
     ) -> Result<RunId> {
         let mut target = run;
-        loop {
+        // A message that arrives now changes the run, which is then looked at again.
+        for _ in 0..ATTEMPTS_MAX {
             let applied = match input.clone() {
                 Some(input) => self.apply_without_driver(target, input).await,
                 None => Ok(false),
             };
-            let result = match applied {
-                Ok(true) => Ok(()),
-                Ok(false) => self.send_command(target, command.clone()).await.map(drop),
-                Err(error) => Err(error),
+            let result = match (applied, command.clone()) {
+                (Ok(false), Some(command)) => {
+                    self.send_command(target, command).await.map(|_| true)
+                }
+                (applied, _) => applied,
             };
-            let Err(Error::Rejected(Rejection::Ended(_))) = result else {
-                return result.map(|()| target);
-            };
-            // The chain may continue with another run while this one is looked at.
-            match self.newest_run_of_chain(target).await? {
-                Some(newest) => target = newest,
-                None => return result.map(|()| target),
+            match result {
+                Ok(true) => return Ok(target),
+                Ok(false) => {}
+                // The chain may continue with another run while this one is looked at.
+                Err(Error::Rejected(Rejection::Ended(status))) => {
+                    let newest = self.newest_run_of_chain(target).await?;
+                    target = newest.ok_or(Rejection::Ended(status))?;
+                }
+                Err(error) => return Err(error),
             }
         }
+        Err(Error::Contention(target))
     }
 
     /// Applies an input of the state machine to a run and appends the resulting events, if no
@@ -176,11 +166,8 @@ impl Longhaul {
             Err(_) => return Ok(false),
         };
         let author = JournalAuthor::Closer { after: folded.seq() };
-        match self.services.store.append_to_journal(AppendRequest { run, author, batch }).await? {
-            AppendResult::Committed { .. } => {
-                self.services.notifier.notify_run_changed(run);
-                Ok(true)
-            }
+        match self.services.append_and_notify(AppendRequest { run, author, batch }).await? {
+            AppendResult::Committed { .. } => Ok(true),
             AppendResult::RunNotFound => Err(Error::RunNotFound(run)),
             AppendResult::RunEnded => Err(self.run_ended_error(run).await),
             AppendResult::Conflict | AppendResult::Fenced | AppendResult::Refused(_) => Ok(false),
@@ -202,10 +189,10 @@ impl Longhaul {
     ) -> Result<RunCommand> {
         let newest = self.newest_run_of_chain(run).await?.unwrap_or(run);
         let (folded, _) = replay_run_state(&self.services, newest).await?;
-        let resume = |by| RunCommand::Resume { by, raise: Some(raise) };
+        let resume = |raises_tree| RunCommand::Resume { by, raise: Some(raise), raises_tree };
         // Sending this command to a run that has ended fails with an error that says so.
         if folded.outcome().is_some() {
-            return Ok(resume(by));
+            return Ok(resume(false));
         }
         let (control, task) = (folded.control(), folded.task());
         let account = self.services.records.budget_account(task.root).await?.unwrap_or_default();
@@ -221,10 +208,7 @@ impl Longhaul {
             caps = Budget { micro_usd, tokens, ..caps };
         }
         check_caps_can_be_raised(&caps, raise)?;
-        Ok(match is_at_cap_of_tree {
-            true => RunCommand::ResumeAndRaiseTreeBudget { by, raise },
-            false => resume(by),
-        })
+        Ok(resume(is_at_cap_of_tree))
     }
 
     /// Returns the CLI command that raises the budget of the tree (the root run and all
@@ -285,6 +269,6 @@ mod tests {
         check(turns(21), "");
         check(turns(19), "the budget of turns is 20 already, and a raise does not lower it");
         let tokens = BudgetRaise { tokens: Some(5), ..BudgetRaise::default() };
-        check(tokens, "the run has no budget of tokens that could be raised");
+        check(tokens, "the run has no limit of tokens that could be raised");
     }
 }

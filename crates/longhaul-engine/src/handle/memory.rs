@@ -2,7 +2,7 @@
 //!
 //! The messages that a run itself adds to its thread are part of the append that ends the run.
 
-use longhaul_api::thread::{NewThreadMessageBody, ThreadMessageRole, ThreadMessagesView};
+use longhaul_api::transcript::{NewThreadMessageBody, ThreadMessageRole, ThreadMessagesView};
 use longhaul_core::change::NewThreadMessages;
 use longhaul_core::id::{ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
@@ -25,12 +25,6 @@ pub enum ThreadMessage {
 }
 
 impl ThreadMessage {
-    fn text(&self) -> &str {
-        match self {
-            Self::User(text) | Self::Assistant(text) => text,
-        }
-    }
-
     fn into_message(self) -> Message {
         match self {
             Self::User(text) => Message::user(text),
@@ -82,14 +76,15 @@ impl Longhaul {
         thread: &ThreadKey,
         added: Vec<ThreadMessage>,
     ) -> Result<()> {
+        let added: Vec<Message> = added.into_iter().map(ThreadMessage::into_message).collect();
         if added.iter().any(|message| message.text().trim().is_empty()) {
             return Err(Rejection::Empty("a message of a thread").into());
         }
         let bytes = added.iter().map(|message| message.text().len()).sum();
         check_text_len("the text added to a thread", bytes, APPEND_BYTES_MAX)?;
         self.check_no_secret_in_name("the thread", thread.as_str())?;
-        let messages = added.into_iter().map(ThreadMessage::into_message);
-        let messages = messages.map(|message| self.redaction().redact_message(message)).collect();
+        let added = added.into_iter();
+        let messages = added.map(|message| self.redaction().redact_message(message)).collect();
         let added = NewThreadMessages { thread: thread.clone(), messages };
         Ok(self.services.records.append_thread_messages(added, self.request.clone()).await?)
     }

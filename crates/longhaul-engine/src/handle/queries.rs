@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use longhaul_api::agent::{AgentStatsView, CostStats, OutcomeCounts, PerRunStats};
 use longhaul_api::lane::LaneView;
 use longhaul_api::run::{RunBriefView, RunView, micro_usd_to_usd};
-use longhaul_api::why::RunExplanation;
+use longhaul_api::transcript::RunExplanation;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{AgentName, LaneKey, RunId, Seq};
@@ -121,18 +121,14 @@ impl Longhaul {
             let mut brief = RunBriefView::brief_view_of_row(row, now);
             if row.status == Status::Running && row.reason.is_none() && active_reads_left > 0 {
                 active_reads_left -= 1;
-                brief.active_ms += self.time_since_last_event(row).await?.0;
+                // The calls of a driven run have been running since then, which no event records yet.
+                if let Some(last) = self.last_entry(row).await? {
+                    brief.active_ms += self.store_time().await?.duration_since(last.at).0;
+                }
             }
             runs.push(brief);
         }
         Ok(runs)
-    }
-
-    /// Returns how long the calls of a driven run have been running, which no event has recorded
-    /// yet.
-    async fn time_since_last_event(&self, row: &RunRow) -> Result<Millis> {
-        let Some(last) = self.last_entry(row).await? else { return Ok(Millis::ZERO) };
-        Ok(self.store_time().await?.duration_since(last.at))
     }
 
     /// Returns the last entry of a run's journal.
@@ -351,8 +347,7 @@ impl Longhaul {
         if let (true, Err(suggestion)) = (rows.is_empty(), self.get_agent(agent.as_str())) {
             return Err(Error::AgentNotFound { name: agent.to_string(), suggestion });
         }
-        let stats = AgentStatsView { agent: agent.to_string(), ..stats_of_runs(&rows) };
-        Ok(AgentStatsView { since, until, truncated, ..stats })
+        Ok(stats_of_runs(agent, &rows, (since, until), truncated))
     }
 }
 
@@ -386,7 +381,12 @@ fn current_activity_text(row: &RunRow, gate: Option<&GateRow>) -> String {
     }
 }
 
-fn stats_of_runs(rows: &[RunRow]) -> AgentStatsView {
+fn stats_of_runs(
+    agent: &AgentName,
+    rows: &[RunRow],
+    (since, until): (Timestamp, Timestamp),
+    truncated: bool,
+) -> AgentStatsView {
     let count = |status: Status| rows.iter().filter(|row| row.status == status).count() as u64;
     let ended: Vec<&RunRow> = rows.iter().filter(|row| row.status.is_terminal()).collect();
     let run_counts = OutcomeCounts {
@@ -400,25 +400,21 @@ fn stats_of_runs(rows: &[RunRow]) -> AgentStatsView {
     let amounts = |amount: fn(&RunRow) -> u64| amount_stats(ended.iter().map(|row| amount(row)));
     let costs: Vec<u64> = ended.iter().filter_map(|row| row.cost).map(|cost| cost.0).collect();
     let unknown = (ended.len() - costs.len()) as u64;
-    let cost = amount_stats(costs.into_iter());
-    let usd = |micro_usd: u64| micro_usd_to_usd(MicroUsd(micro_usd));
+    let PerRunStats { total, p50, p95 } = amount_stats(costs.into_iter());
+    let [total, p50, p95] = [total, p50, p95].map(|cost| micro_usd_to_usd(MicroUsd(cost)));
+    let cost_usd = CostStats { total, p50, p95, unknown };
     AgentStatsView {
-        agent: String::new(),
-        since: Timestamp::default(),
-        until: Timestamp::default(),
-        truncated: false,
+        agent: agent.to_string(),
+        since,
+        until,
+        truncated,
         runs: run_counts,
         success_rate: (finished > 0).then(|| run_counts.completed as f64 / finished as f64),
         turns: amounts(|row| u64::from(row.turns)),
         input_tokens: amounts(|row| row.usage.input_tokens),
         output_tokens: amounts(|row| row.usage.output_tokens),
         active_ms: amounts(|row| row.active.0),
-        cost_usd: CostStats {
-            total: usd(cost.total),
-            p50: usd(cost.p50),
-            p95: usd(cost.p95),
-            unknown,
-        },
+        cost_usd,
     }
 }
 

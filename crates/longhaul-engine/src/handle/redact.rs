@@ -126,8 +126,6 @@ impl Longhaul {
             RunCommand::WithdrawSteer { by, .. }
             | RunCommand::Pause { by }
             | RunCommand::Resume { by, .. }
-            | RunCommand::ResumeAndRaiseTreeBudget { by, .. }
-            | RunCommand::RaiseBudget { by, .. }
             | RunCommand::RevokeRule { by, .. } => clean(by),
             // These contain only data that was redacted before.
             RunCommand::Answer { .. }
@@ -155,6 +153,6 @@ impl Longhaul {
             return Ok(note);
         }
         let clean = NewMemoryNote::new(note.note_key(), text, tags, unredacted.run);
-        clean.map_err(|error| Rejection::InvalidTask(error.to_string()).into())
+        clean.map_err(|error| Rejection::InvalidTask(error).into())
     }
 }

@@ -18,7 +18,7 @@ use longhaul_core::policy::spend_cap::{
 };
 use longhaul_core::port::model::ModelRequest;
 use longhaul_core::port::store::CreateRunsRequest;
-use longhaul_core::raw::{RawJson, StoredText};
+use longhaul_core::raw::RawJson;
 use longhaul_core::suggest::most_similar_name;
 use longhaul_core::task::TaskSpec;
 use longhaul_run::RUN_AGENT;
@@ -234,16 +234,8 @@ impl Longhaul {
         // Another check reports a model that is not available.
         let models = &self.services.models;
         let found = names.into_iter().filter_map(|name| models.resolve_model_name(name).ok());
-        let request = |model: &str| ModelRequest {
-            run: RunId::from_bits(0),
-            turn: 1,
-            attempt: 1,
-            model: model.to_owned(),
-            system: StoredText::new_inline(""),
-            tools: StoredText::new_inline(""),
-            messages: Arc::default(),
-            max_tokens: 0,
-        };
+        let request =
+            |model: &str| ModelRequest { model: model.to_owned(), ..ModelRequest::default() };
         let unpriced = found
             .filter(|found| found.model.estimate(&request(&found.name)).pricing.price.is_none());
         unpriced.map(|found| found.name).collect()
@@ -312,11 +304,9 @@ fn cap_view(current: &CapWithWindow, rows: &[CapCounterRow]) -> SpendCapView {
     let CapWithWindow { cap, period } = current;
     let id = cap.cap_id();
     let key = CapCounterKey { cap: id.clone(), subject: String::new(), window_start: period.start };
-    let mut counts: Vec<CapCounterRow> = rows
-        .iter()
-        .filter(|row| row.key.cap == id && row.key.window_start == period.start)
-        .map(|row| CapCounterRow { limit: cap.limit, ..row.clone() })
-        .collect();
+    let mut counts: Vec<CapCounterRow> = rows.to_vec();
+    counts.retain(|row| row.key.cap == id && row.key.window_start == period.start);
+    counts.iter_mut().for_each(|row| row.limit = cap.limit);
     if counts.is_empty() && cap.per == CapUsageGrouping::All {
         counts.push(new_count(current, key));
     }

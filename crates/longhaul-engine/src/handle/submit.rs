@@ -5,6 +5,7 @@
 //!
 //! Batches are runs that are submitted together and execute in parallel or one after another.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_api::run::RunView;
@@ -187,7 +188,6 @@ impl Longhaul {
         id: RunId,
         batch: Option<RunBatchPosition>,
     ) -> Result<(TaskSpec, Arc<Agent>, Blob)> {
-        check_event_kind(&task)?;
         check_task_field_sizes(&task)?;
         let task = self.redact_task(set_thread_and_resource_from_metadata(task)?)?;
         let name = task.agent.clone().unwrap_or_default();
@@ -357,29 +357,18 @@ pub(super) fn run_creation_request(
     built: Vec<(NewRun, Vec<Blob>)>,
     idempotency: Option<IdempotencyRecord>,
 ) -> CreateRunsRequest {
-    let mut blobs: Vec<Blob> = Vec::new();
-    let mut runs = Vec::with_capacity(built.len());
-    for (run, definitions) in built {
-        for definition in definitions {
-            if !blobs.iter().any(|blob| blob.blob_ref == definition.blob_ref) {
-                blobs.push(definition);
-            }
-        }
-        runs.push(run);
-    }
+    let (runs, definitions): (Vec<_>, Vec<_>) = built.into_iter().unzip();
+    let blobs = definitions.into_iter().flatten().map(|blob| (blob.hash(), blob));
+    let blobs = blobs.collect::<BTreeMap<_, _>>().into_values().collect();
     CreateRunsRequest { runs, blobs, idempotency }
-}
-
-fn check_event_kind(task: &Task) -> Result<()> {
-    match task.event.as_deref() == Some("") {
-        true => Err(Rejection::Empty("the kind of an event").into()),
-        false => Ok(()),
-    }
 }
 
 /// Checks the task's type, and the lengths of its tags, source id, idempotency key, actor, links
 /// and metadata.
 fn check_task_field_sizes(task: &Task) -> Result<()> {
+    if task.event.as_deref() == Some("") {
+        return Err(Rejection::Empty("the kind of an event").into());
+    }
     let tag_bytes = task.tags.iter().map(String::len).max().unwrap_or_default();
     check_text_len("a tag", tag_bytes, TAG_BYTES_MAX)?;
     let id_bytes = task.source.as_ref().map_or(0, |source| source.id.len());

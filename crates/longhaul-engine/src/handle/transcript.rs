@@ -239,15 +239,9 @@ impl JournalStream {
                 self.wait_for_journal_change().await?;
                 self.caught_up = false;
             }
-            let page = self
-                .services
-                .store
-                .read_journal(JournalReadRequest {
-                    run: self.run,
-                    after: self.after,
-                    limit: STREAM_PAGE_SIZE,
-                })
-                .await?;
+            let (run, after, limit) = (self.run, self.after, STREAM_PAGE_SIZE);
+            let request = JournalReadRequest { run, after, limit };
+            let page = self.services.store.read_journal(request).await?;
             if let Some(last) = page.entries.last() {
                 self.after = last.seq;
                 self.has_ended = last.event.is_terminal();

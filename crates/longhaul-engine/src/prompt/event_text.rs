@@ -50,12 +50,7 @@ pub(crate) fn task_text(agent: &Agent, task: &TaskSpec, values: &Value) -> Resul
 
 /// Returns the input of a task as text: a string as it is, anything else as JSON.
 fn task_input_text(input: &RawJson) -> String {
-    match input.to_value() {
-        Value::String(text) => text,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            input.as_str().to_owned()
-        }
-    }
+    input.to_value().as_str().map_or_else(|| input.as_str().to_owned(), str::to_owned)
 }
 
 /// Returns the text for an event for which the agent file has no template.

@@ -41,7 +41,8 @@ pub(crate) fn find_identifiers(text: &str, kind: SearchedTextKind) -> Vec<String
         }
     }
     let mut number: Option<&str> = None;
-    for raw in text.split(|c: char| c.is_whitespace() || is_word_separator(c)) {
+    let separators = "\"'`,;()[]{}<>|“”‘’«»「」";
+    for raw in text.split(|c: char| c.is_whitespace() || separators.contains(c)) {
         let word = raw.trim_matches(|c| ".:!?…=*".contains(c));
         if let Some(number) = number.take()
             && UNITS.contains(&word)
@@ -74,11 +75,6 @@ impl FoundIdentifiers {
 /// Returns the beginning of a text up to a maximum number of bytes, cut at a character boundary.
 pub(crate) fn truncate_str(text: &str, max_bytes: usize) -> &str {
     &text[..text.floor_char_boundary(max_bytes)]
-}
-
-/// Whether a character separates words.
-fn is_word_separator(c: char) -> bool {
-    "\"'`,;()[]{}<>|“”‘’«»「」".contains(c)
 }
 
 /// Adds the quoted names in a line to the identifiers found so far.

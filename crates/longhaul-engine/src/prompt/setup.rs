@@ -70,7 +70,7 @@ pub(crate) async fn build_run_prepared_event(
         perception: perception.as_ref(),
         outputs: &ChainOutputs::load(services, run.task().chain.as_deref()).await?,
     };
-    let texts = match render_prompt(services, env, run, inputs) {
+    let (system, user) = match render_prompt(services, env, run, inputs) {
         Ok(texts) => texts,
         Err(blocker) => return Ok(Err(blocker)),
     };
@@ -78,8 +78,10 @@ pub(crate) async fn build_run_prepared_event(
     // The texts contain data of external origin, such as tool descriptions of servers and project
     // rules.
     let redaction = Redaction(&*services.redact);
-    let system = store_inline_or_as_blob(redaction.redact_text(texts.system), &mut blobs);
-    let tools = redaction.redact_json(&RawJson::from_serialize(&build_tool_list_json(env)));
+    let system = store_inline_or_as_blob(redaction.redact_text(system), &mut blobs);
+    let tools = env.tools_by_api_name().filter(|(name, _)| !env.deferred_tools.contains(*name));
+    let tools: Vec<_> = tools.map(|(name, tool)| tool_list_entry(name, tool.spec())).collect();
+    let tools = redaction.redact_json(&RawJson::from_serialize(&tools));
     let tools = match env.deferred_tools.is_empty() {
         // Loaded tools are added to the list.
         false => StoredText::new_inline(tools.as_str()),
@@ -87,17 +89,14 @@ pub(crate) async fn build_run_prepared_event(
     };
     let mut messages = run.task().history.clone();
     messages.extend(inputs.memory.iter().cloned());
-    messages.push(Message::user(redaction.redact_text(texts.user)));
+    messages.push(Message::user(redaction.redact_text(user)));
     let mut names = env.models.iter().map(|found| found.name.clone());
     let request = ModelRequest {
         run: run.id(),
-        turn: 1,
-        attempt: 1,
         model: names.next().unwrap_or_default(),
         system: system.clone(),
         tools: tools.clone(),
-        messages: std::sync::Arc::new(Vec::new()),
-        max_tokens: 0,
+        ..ModelRequest::default()
     };
     let pricings = env.models.iter();
     let pricings = pricings.map(|found| found.model.estimate(&request).pricing);
@@ -135,18 +134,13 @@ struct PromptInputs<'a> {
     outputs: &'a ChainOutputs,
 }
 
-/// The rendered system prompt and task text of a run.
-struct PromptTexts {
-    system: String,
-    user: String,
-}
-
+/// Returns the rendered system prompt and task text of a run.
 fn render_prompt(
     services: &Services,
     env: &RunEnv,
     run: &Run,
     PromptInputs { memory, perception, outputs }: PromptInputs<'_>,
-) -> Result<PromptTexts, RunBlocker> {
+) -> Result<(String, String), RunBlocker> {
     let (agent, task) = (&env.agent, run.task());
     let mut values = template::template_values(
         &task.input,
@@ -193,7 +187,7 @@ fn render_prompt(
         now: services.clock.now(),
     };
     let system = sections.render_system_prompt(run);
-    Ok(PromptTexts { system, user })
+    Ok((system, user))
 }
 
 /// Returns the limits of repeated calls and replies (loop guard) for a run of this model.
@@ -235,13 +229,6 @@ fn store_inline_or_as_blob(text: String, blobs: &mut Vec<Blob>) -> StoredText {
     let body = StoredText::Blob(blob.blob_ref);
     blobs.push(blob);
     body
-}
-
-/// Builds the JSON list of the run's tools, as models see it, without the deferred tools, which the
-/// model loads later.
-fn build_tool_list_json(env: &RunEnv) -> Value {
-    let tools = env.tools_by_api_name().filter(|(api_name, _)| !env.is_deferred_tool(api_name));
-    Value::Array(tools.map(|(api_name, tool)| tool_list_entry(api_name, tool.spec())).collect())
 }
 
 /// Returns the newest messages of the run's thread that fit into the prompt, starting with a

@@ -170,7 +170,8 @@ fn summarized_task_parts(split: ConversationSplit<'_>) -> Vec<Part> {
 /// summary message contains the task.
 fn find_task_message(split: ConversationSplit<'_>) -> Option<(usize, &Arc<Message>)> {
     let first = split.summarized.first()?;
-    if is_summary_message(first) {
+    let is_summary = |text: &str| text.starts_with(SUMMARY_HEADING);
+    if matches!(&**first, Message::User(parts) if part_texts(parts).any(is_summary)) {
         return Some((0, first));
     }
     let mut messages = split.summarized.iter().enumerate();
@@ -181,10 +182,6 @@ fn find_task_message(split: ConversationSplit<'_>) -> Option<(usize, &Arc<Messag
         Some(task) if split.kept_messages.iter().any(|message| **message == *task) => None,
         Some(_) | None => Some((0, first)),
     })
-}
-
-fn is_summary_message(message: &Message) -> bool {
-    matches!(message, Message::User(parts) if part_texts(parts).any(|text| text.starts_with(SUMMARY_HEADING)))
 }
 
 fn is_runtime_message(text: &str) -> bool {

@@ -14,6 +14,8 @@ use longhaul_core::raw::RawJson;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::drive::truncate::first_chars;
+
 /// Name of the tool that loads deferred tools. Every agent with deferred tools has it.
 pub(crate) const FIND_TOOLS: &str = "find_tools";
 
@@ -48,6 +50,8 @@ struct FindToolsInput {
 /// Returns the tool `find_tools` that loads these deferred tools, given by the name that models
 /// see.
 pub(crate) fn find_tools_tool(deferred: BTreeMap<String, ToolSpec>) -> Arc<dyn Tool> {
+    let first_line =
+        |text: &str| first_chars(text.trim().lines().next().unwrap_or_default(), LINE_CHARS_MAX);
     let lines = deferred.iter().take(LISTED_MAX);
     let lines: String = lines
         .map(|(name, spec)| format!("\n- {name}: {}", first_line(&spec.description)))
@@ -77,16 +81,6 @@ pub(crate) fn join_tool_names(names: &[&str]) -> String {
 /// Returns the entry of a tool in the list of tools that models see.
 pub(crate) fn tool_list_entry(model_api_name: &str, spec: &ToolSpec) -> Value {
     json!({ "name": model_api_name, "description": spec.description, "schema": spec.schema })
-}
-
-fn first_line(text: &str) -> String {
-    let line = text.trim().lines().next().unwrap_or_default();
-    let mut chars = line.chars();
-    let mut shown: String = chars.by_ref().take(LINE_CHARS_MAX).collect();
-    if chars.next().is_some() {
-        shown.push_str("...");
-    }
-    shown
 }
 
 impl FindToolsTool {

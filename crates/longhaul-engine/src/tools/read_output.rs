@@ -78,10 +78,10 @@ impl ReadOutputTool {
 
     async fn load_output_text(&self, run: RunId, call: CallId) -> Result<String, ToolFailure> {
         let output = self.outputs.read_tool_output(run, call).await;
-        let output = output
+        let (_, text) = output
             .map_err(|error| ToolFailure::new(format!("the result can't be read: {error}")))?
             .ok_or_else(|| ToolFailure::new(format!("the call {call} has no result yet")))?;
-        output.text.ok_or_else(|| ToolFailure::new("the result is no longer stored"))
+        text.ok_or_else(|| ToolFailure::new("the result is no longer stored"))
     }
 }
 

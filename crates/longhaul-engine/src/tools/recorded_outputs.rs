@@ -38,19 +38,6 @@ pub(crate) struct OutputReader {
     records: Arc<dyn RecordStore>,
 }
 
-/// The recorded output of a tool call.
-#[derive(Debug)]
-pub(crate) struct RecordedOutput {
-    /// Complete text of the output, as far as it is stored. `None` means that it was deleted.
-    pub(crate) text: Option<String>,
-    /// Whether the call completed. Otherwise it failed, was interrupted, or its child run in the
-    /// background has not completed.
-    pub(crate) is_completed: bool,
-    /// Whether the call was not made, because another call with the same effect key (under which an
-    /// effect happens at most once) had completed. `text` then begins with a note about that call.
-    is_duplicate: bool,
-}
-
 /// Why the references to outputs of earlier calls, in the input of a tool call, can't be replaced
 /// by these outputs.
 #[derive(Debug, thiserror::Error)]
@@ -65,12 +52,13 @@ pub(crate) enum ReferenceError {
 }
 
 /// The output of a tool call, found in the journal of a run.
-struct JournaledOutput {
+pub(crate) struct JournaledOutput {
     output: ToolOutput,
     /// Whether the call, or its child run in the background, completed.
     is_completed: bool,
     /// Whether the call was not made, because another call with the same effect key (the key of an
-    /// effect that happens at most once over all runs) had completed.
+    /// effect that happens at most once over all runs) had completed. The text of the output then
+    /// begins with a note about that call.
     is_duplicate: bool,
 }
 
@@ -86,21 +74,17 @@ impl OutputReader {
         Self { store, records }
     }
 
-    /// Returns the output of a tool call from the journal of the run. `None` if the journal
-    /// contains no output of the call.
+    /// Returns the output of a tool call from the journal of the run, and its complete text as far
+    /// as that is stored. `None` if the journal contains no output of the call.
     pub(crate) async fn read_tool_output(
         &self,
         run: RunId,
         call: CallId,
-    ) -> Result<Option<RecordedOutput>, StoreError> {
-        let Some(JournaledOutput { output, is_completed, is_duplicate }) =
-            self.find_journaled_output(run, call).await?
-        else {
-            return Ok(None);
-        };
-        let text = match output.full {
+    ) -> Result<Option<(JournaledOutput, Option<String>)>, StoreError> {
+        let Some(found) = self.find_journaled_output(run, call).await? else { return Ok(None) };
+        let text = match found.output.full {
             None => {
-                let texts: Vec<_> = output.content.iter().filter_map(Part::text).collect();
+                let texts: Vec<_> = found.output.content.iter().filter_map(Part::text).collect();
                 Some(texts.join("\n"))
             }
             Some(full) => {
@@ -108,7 +92,7 @@ impl OutputReader {
                 bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             }
         };
-        Ok(Some(RecordedOutput { text, is_completed, is_duplicate }))
+        Ok(Some((found, text)))
     }
 
     /// Returns the output of a call. The output of a call that started a child run in the background
@@ -200,11 +184,11 @@ impl OutputReader {
             None => Err(format!(
                 "the call {call} has no recorded output; refer to a call of an earlier turn of this run"
             )),
-            Some(output) if !output.is_completed => {
+            Some((found, _)) if !found.is_completed => {
                 Err(format!("the call {call} has not completed, so it has no output to pass on"))
             }
-            Some(RecordedOutput { text, is_duplicate, .. }) => {
-                let text = if is_duplicate { text.and_then(original_result) } else { text };
+            Some((found, text)) => {
+                let text = if found.is_duplicate { text.and_then(original_result) } else { text };
                 text.ok_or_else(|| format!("the output of {call} is no longer stored"))
             }
         })

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use longhaul_core::event::Event;
 use longhaul_core::id::{InboxName, RunId, Seq};
@@ -63,43 +63,62 @@ enum FilterVerdict {
     NotCalled(String),
 }
 
-/// Calls the filter, each time on a new thread, which ends when the call returns.
+/// A task for which the filter is called, and the channel for what the call returned.
+type FilterCall = (TaskSpec, oneshot::Sender<Result<bool, String>>);
+
+/// Calls the filter on a thread of its own. A new thread replaces a thread whose call blocks, which
+/// ends when that call returns.
 #[derive(Debug)]
 struct FilterCaller {
     filter: TaskFilter,
+    /// The thread that waits for the next call.
+    idle: Option<mpsc::Sender<FilterCall>>,
     /// Value of which each thread holds a clone, so that its reference count counts the threads.
     threads: Arc<()>,
 }
 
 impl FilterCaller {
-    async fn call_filter(&self, clock: &dyn Clock, task: TaskSpec) -> FilterVerdict {
-        if Arc::strong_count(&self.threads) > BLOCKED_MAX {
-            let reason = format!("{BLOCKED_MAX} earlier calls have not returned");
-            return FilterVerdict::NotCalled(reason);
-        }
-        let (filter, thread_counter) = (self.filter.clone(), Arc::clone(&self.threads));
+    async fn call_filter(&mut self, clock: &dyn Clock, task: TaskSpec) -> FilterVerdict {
+        let thread = match self.idle.take().map_or_else(|| self.start_thread(), Ok) {
+            Ok(thread) => thread,
+            Err(reason) => return FilterVerdict::NotCalled(reason),
+        };
         let (sender, returned) = oneshot::channel();
+        if thread.send((task, sender)).is_err() {
+            return FilterVerdict::NotCalled("filter thread has ended".to_owned());
+        }
+        let result = tokio::select! {
+            biased;
+            Ok(result) = returned => result,
+            () = clock.sleep(FILTER_TIMEOUT) => {
+                return FilterVerdict::Failed("did not return within 1 s".to_owned());
+            }
+        };
+        self.idle = Some(thread);
+        match result {
+            Ok(true) => FilterVerdict::Accepted,
+            Ok(false) => FilterVerdict::Refused,
+            Err(panic) => FilterVerdict::Failed(format!("panicked: {panic}")),
+        }
+    }
+
+    fn start_thread(&self) -> Result<mpsc::Sender<FilterCall>, String> {
+        if Arc::strong_count(&self.threads) > BLOCKED_MAX {
+            return Err(format!("{BLOCKED_MAX} earlier calls have not returned"));
+        }
+        let (sender, calls) = mpsc::channel::<FilterCall>();
+        let (filter, thread_counter) = (self.filter.clone(), Arc::clone(&self.threads));
         let thread = std::thread::Builder::new().name("task-filter".to_owned());
         let spawned = thread.spawn(move || {
-            let result = catch_unwind(AssertUnwindSafe(|| (filter.0)(&task)));
-            drop(thread_counter);
-            // Nobody waits for a result that comes too late.
-            _ = sender.send(result.map_err(|panic| panic_message(&*panic).to_owned()));
-        });
-        if let Err(error) = spawned {
-            return FilterVerdict::NotCalled(format!("filter thread can't start: {error}"));
-        }
-        tokio::select! {
-            biased;
-            Ok(result) = returned => match result {
-                Ok(true) => FilterVerdict::Accepted,
-                Ok(false) => FilterVerdict::Refused,
-                Err(panic) => FilterVerdict::Failed(format!("panicked: {panic}")),
-            },
-            () = clock.sleep(FILTER_TIMEOUT) => {
-                FilterVerdict::Failed("did not return within 1 s".to_owned())
+            for (task, sender) in calls {
+                let result = catch_unwind(AssertUnwindSafe(|| (filter.0)(&task)));
+                // Nobody waits for a result that comes too late.
+                _ = sender.send(result.map_err(|panic| panic_message(&*panic).to_owned()));
             }
-        }
+            drop(thread_counter);
+        });
+        spawned.map_err(|error| format!("filter thread can't start: {error}"))?;
+        Ok(sender)
     }
 }
 
@@ -160,7 +179,7 @@ impl FilteredQueue {
         Self {
             services: services.clone(),
             options: options.clone(),
-            caller: FilterCaller { filter, threads: Arc::new(()) },
+            caller: FilterCaller { filter, idle: None, threads: Arc::new(()) },
             cursors: BTreeMap::new(),
             cursors_before_page: BTreeMap::new(),
             failed: BTreeSet::new(),

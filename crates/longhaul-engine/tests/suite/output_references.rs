@@ -185,7 +185,7 @@ async fn an_edit_keeps_references_but_adds_and_changes_none() {
     let gate = engine.longhaul.get_gate(gate.spec.id).await.unwrap();
     let view = gate_view(&gate);
     let values: Vec<&str> =
-        view.labeled_values_from_earlier_calls().into_iter().map(|(_, value)| value).collect();
+        view.values_from_earlier_calls().into_iter().map(|(_, value)| value).collect();
     assert_eq!(values, ["{{secret:WORD}}"]);
     let mut approval = answer(&gate, GateDecision::Approve);
     approval.by = "cli:ben".into();
@@ -262,7 +262,7 @@ async fn the_card_shows_the_reference_its_size_and_how_it_begins() {
     let gate = engine.gate(run).await;
     assert_eq!(gate.spec.input.as_ref().map(RawJson::to_value), Some(input));
     let view = gate_view(&gate);
-    let (description, value) = view.labeled_values_from_earlier_calls().remove(0);
+    let (description, value) = view.values_from_earlier_calls().remove(0);
     let expected = format!(
         "the input at /text is the output of the call t1.1 at /body, 300000 bytes; only its \
          first 4096 bytes are shown, and `longhaul show {run} --transcript` prints what \

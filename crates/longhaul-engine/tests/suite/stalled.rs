@@ -1,5 +1,7 @@
 //! Tests of drivers that stall although their worker is alive.
 
+use std::sync::atomic::Ordering;
+
 use longhaul_core::policy::effect::EffectClass::Pure;
 use longhaul_core::time::Millis;
 use longhaul_testkit::latch::Latch;
@@ -21,7 +23,7 @@ async fn a_run_whose_driver_writes_nothing_is_released_and_driven_again() {
     assert_eq!(outcome_text(&journal), "done");
     assert_eq!(count(&journal, "run.claimed"), 2);
     assert_eq!(count(&journal, "run.recovered"), 1);
-    assert_eq!(engine.longhaul.services().counters.stalled_run_count(), 1);
+    assert_eq!(engine.longhaul.services().counters.stalled_runs.load(Ordering::Relaxed), 1);
     let view = engine.longhaul.get_run(run).await.unwrap();
     assert_eq!((view.attempt, view.retries.takeovers), (1, 1));
     let elapsed = journal[2].at.duration_since(journal[1].at);
@@ -48,7 +50,7 @@ async fn a_run_with_a_running_call_is_not_released() {
     latch.open();
     let journal = engine.advance_until(run, "run.completed").await;
     assert_eq!(count(&journal, "run.claimed"), 1);
-    assert_eq!(engine.longhaul.services().counters.stalled_run_count(), 1);
+    assert_eq!(engine.longhaul.services().counters.stalled_runs.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
@@ -88,5 +90,5 @@ async fn a_stalled_run_is_released_although_the_journal_of_another_is_unreadable
     engine.store.fail_reads_of_run(runs[0]);
     let journal = engine.advance_until(runs[1], "run.completed").await;
     assert_eq!(count(&journal, "run.recovered"), 1);
-    assert_eq!(engine.longhaul.services().counters.stalled_run_count(), 1);
+    assert_eq!(engine.longhaul.services().counters.stalled_runs.load(Ordering::Relaxed), 1);
 }

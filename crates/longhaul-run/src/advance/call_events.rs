@@ -9,7 +9,6 @@ use longhaul_core::event::tool::{ToolEnded, ToolOutput, ToolStarted};
 use longhaul_core::id::{CallId, RunId};
 use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::time::{Millis, Timestamp};
-use longhaul_core::usage::Usage;
 
 use crate::decision::{Decision, RecordResult};
 use crate::policy::rules::{RuleDecision, apply_rules};
@@ -76,12 +75,7 @@ pub(crate) fn record_call_start(
 /// because no model was called.
 pub(crate) fn add_active_time(decision: &mut Decision<'_>, active: Millis) {
     if active > Millis::ZERO {
-        decision.add_row_change(RowChange::AddUsage(UsageRow {
-            model: String::new(),
-            usage: Usage::default(),
-            cost: None,
-            turns: 0,
-            active,
-        }));
+        let row = UsageRow { active, ..UsageRow::default() };
+        decision.add_row_change(RowChange::AddUsage(row));
     }
 }

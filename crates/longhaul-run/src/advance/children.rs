@@ -13,6 +13,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::environment::ChildStarted;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{CallId, RunId};
+use longhaul_core::policy::ChildCancelPolicy;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::status::Status;
 use longhaul_core::task::OPEN_DESCENDANTS_MAX;
@@ -83,13 +84,9 @@ pub(crate) fn record_prepared_children(
 
 fn record_prepared_child(decision: &mut Decision<'_>, prepared: PreparedChildRun) -> RecordResult {
     let call = prepared.call;
-    let checked_child = prepared.child.and_then(|child| match child_start_problem(decision) {
-        Some(problem) => Err(problem),
-        None => Ok(child),
-    });
-    let child = match checked_child {
-        Ok(child) => *child,
-        Err(reason) => {
+    let child = match (prepared.child, child_start_problem(decision)) {
+        (Ok(child), None) => *child,
+        (Ok(_), Some(reason)) | (Err(reason), _) => {
             return fail_call(decision, call, format!("no child run was started: {reason}"));
         }
     };
@@ -175,7 +172,7 @@ pub(super) fn notify_relatives(decision: &mut Decision<'_>, status: Status) {
         return;
     }
     // Nobody needs the verdict of a grading run any more.
-    let cancels_children = decision.control.policy.children_on_cancel.is_cancel();
+    let cancels_children = decision.control.policy.children_on_cancel == ChildCancelPolicy::Cancel;
     let children_to_notify =
         decision.control.children.iter().filter(|open| cancels_children || open.call.is_none());
     let children_to_notify: Vec<RunId> = children_to_notify.map(|open| open.id).collect();

@@ -81,12 +81,8 @@ fn record_taken_key(
 ) -> RecordResult {
     let is_unknown = state == EffectKeyState::Unknown;
     let in_doubt = is_unknown.then(|| in_doubt_policy(&decision.control, &call.classification));
-    decision.record_event(Event::ToolKeyTaken(ToolKeyTaken {
-        call: call.id,
-        holder,
-        state,
-        in_doubt,
-    }))
+    let taken = ToolKeyTaken { call: call.id, holder, state, in_doubt };
+    decision.record_event(Event::ToolKeyTaken(taken))
 }
 
 /// Returns the completed call of the same reply that has claimed the effect key `key`, with its

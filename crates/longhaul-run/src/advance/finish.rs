@@ -68,11 +68,8 @@ pub(super) fn mark_run_ended(decision: &mut Decision<'_>, status: Status, code: 
             body: source.id.clone(),
         }));
     }
-    decision.add_scheduling_update(RunSchedulingUpdate::End {
-        status,
-        code,
-        releases_lane: is_last,
-    });
+    let end = RunSchedulingUpdate::End { status, code, releases_lane: is_last };
+    decision.add_scheduling_update(end);
     // The next run of a batch whose runs are executed one after another starts, or is cancelled if
     // this run did not complete.
     if let Some(RunBatchPosition { id, next: Some(next), .. }) = decision.run.task.batch
@@ -134,22 +131,19 @@ pub(crate) fn record_dead_drivers_work(
             BudgetHoldSettlement { held: hold, spent: BudgetAmount::default(), lost: hold };
         decision.settle_holds(settlement, &held_caps);
     }
-    let events_in_doubt: Vec<ToolInDoubt> =
-        decision.control.running_tools().map_or_else(Vec::new, |tools| {
-            let in_doubt_events = tools.calls.iter().filter_map(|call| {
-                let ToolCallState::Started(epoch) = call.state else { return None };
-                // Without a live driver no call is started again, even if it may be repeated.
-                let must_end = current_epoch.is_none() || !call.may_repeat();
-                (is_from_dead_driver(epoch) && must_end).then(|| ToolInDoubt {
-                    call: call.id,
-                    epoch,
-                    policy: in_doubt_policy(&decision.control, &call.classification),
-                    reason: Some(in_doubt::reason_of_lost_worker(&call.classification)),
-                    active: Millis::ZERO,
-                })
-            });
-            in_doubt_events.collect()
-        });
+    let events_in_doubt = decision.control.calls().iter().filter_map(|call| {
+        let ToolCallState::Started(epoch) = call.state else { return None };
+        // Without a live driver no call is started again, even if it may be repeated.
+        let must_end = current_epoch.is_none() || !call.may_repeat();
+        (is_from_dead_driver(epoch) && must_end).then(|| ToolInDoubt {
+            call: call.id,
+            epoch,
+            policy: in_doubt_policy(&decision.control, &call.classification),
+            reason: Some(in_doubt::reason_of_lost_worker(&call.classification)),
+            active: Millis::ZERO,
+        })
+    });
+    let events_in_doubt: Vec<ToolInDoubt> = events_in_doubt.collect();
     events_in_doubt
         .into_iter()
         .try_for_each(|in_doubt| decision.record_event(Event::ToolInDoubt(in_doubt)))

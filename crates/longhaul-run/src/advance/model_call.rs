@@ -45,12 +45,8 @@ pub(super) fn advance_model_call(decision: &mut Decision<'_>) -> AdvanceResult {
     {
         return park_until_cap_is_raised(decision, cap);
     }
-    let has_new_message = decision
-        .control
-        .people
-        .steers
-        .iter()
-        .any(|steer| steer.delivery != SteerDelivery::FollowUp);
+    let mut steers = decision.control.people.steers.iter();
+    let has_new_message = steers.any(|steer| steer.delivery != SteerDelivery::FollowUp);
     let turn = pending.turn;
     let may_compact = turn.must_compact || !turn.compacted && needs_compaction(decision);
     if has_new_message

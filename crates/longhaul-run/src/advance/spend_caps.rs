@@ -2,7 +2,7 @@
 
 use longhaul_core::change::RowChange;
 use longhaul_core::event::Event;
-use longhaul_core::policy::spend_cap::{CapHold, CapReservation, CapUnit, CapWaitRow};
+use longhaul_core::policy::spend_cap::{CapHold, CapRefusal, CapReservation, CapUnit, CapWaitRow};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, RemainingBudget};
 use longhaul_core::wait::{SpendCapShortage, SpendCapWait, WaitReason};
@@ -34,23 +34,15 @@ pub(super) fn left_in_too_low_caps(
 ) -> RemainingBudget {
     let mut remaining = RemainingBudget::default();
     for CapReservation { hold, .. } in reservations {
-        let refusals = decision
-            .ctx
-            .cap_refusals
-            .iter()
-            .filter(|refusal| refusal.key == hold.key && hold.amount > refusal.limit);
-        for left in refusals.map(|refusal| refusal.left) {
-            match hold.unit {
-                CapUnit::Usd => {
-                    let minimum = remaining.micro_usd.unwrap_or(MicroUsd(left));
-                    remaining.micro_usd = Some(minimum.min(MicroUsd(left)));
-                }
-                CapUnit::Tokens => {
-                    remaining.tokens = Some(remaining.tokens.unwrap_or(left).min(left));
-                }
-                CapUnit::Runs => {}
-            }
-        }
+        let refusals = decision.ctx.cap_refusals.iter();
+        let too_low =
+            refusals.filter(|refusal| refusal.key == hold.key && hold.amount > refusal.limit);
+        let left = too_low.map(|refusal| refusal.left).min();
+        remaining = remaining.min_of_each(match hold.unit {
+            CapUnit::Usd => RemainingBudget { micro_usd: left.map(MicroUsd), tokens: None },
+            CapUnit::Tokens => RemainingBudget { micro_usd: None, tokens: left },
+            CapUnit::Runs => RemainingBudget::default(),
+        });
     }
     remaining
 }
@@ -81,10 +73,10 @@ pub(super) fn park_at_spend_cap(
     decision.set_wake_timer_at(timer, until.plus(jitter));
     let CapHold { key, amount: needed, .. } = &reservation.hold;
     let mut refusals = decision.ctx.cap_refusals.iter().filter(|refusal| refusal.key == *key);
-    let shortage = refusals.next().map(|refusal| SpendCapShortage {
+    let shortage = refusals.next().map(|CapRefusal { left, limit, .. }| SpendCapShortage {
         needed: *needed,
-        left: refusal.left,
-        limit: refusal.limit,
+        left: *left,
+        limit: *limit,
     });
     let (cap, subject) = (key.cap.clone(), key.subject.clone());
     let wait = SpendCapWait { cap, subject, until, shortage };

@@ -19,14 +19,8 @@ pub(super) fn deliver_steers(
     decision: &mut Decision<'_>,
     predicate: impl Fn(&QueuedSteer) -> bool,
 ) -> Result<bool, Rejection> {
-    let due: Vec<SteerId> = decision
-        .control
-        .people
-        .steers
-        .iter()
-        .filter(|steer| predicate(steer))
-        .map(|steer| steer.id)
-        .collect();
+    let steers = decision.control.people.steers.iter();
+    let due: Vec<_> = steers.filter(|steer| predicate(steer)).map(|steer| steer.id).collect();
     for steer in &due {
         record_steer_delivery(decision, *steer, None)?;
     }
@@ -62,12 +56,8 @@ fn record_steer_delivery(
     answer: Option<String>,
 ) -> RecordResult {
     let after_turn = decision.control.turn;
-    decision.record_event(Event::SteerDelivered(SteerDelivered {
-        steer,
-        after_turn,
-        as_answer: answer.is_some(),
-        answer,
-    }))?;
+    let delivered = SteerDelivered { steer, after_turn, as_answer: answer.is_some(), answer };
+    decision.record_event(Event::SteerDelivered(delivered))?;
     let status = SteerStatus::Delivered { after_turn };
     decision.add_row_change(RowChange::UpdateSteer(SteerUpdate { steer, edit: None, status }));
     Ok(())

@@ -142,7 +142,7 @@ struct ModelCallSize {
 }
 
 impl ModelCallSize {
-    const fn new(pricing: &ModelPricing, bytes: u64, max_tokens: u64) -> Self {
+    fn new(pricing: &ModelPricing, bytes: u64, max_tokens: u64) -> Self {
         let hold = pricing.worst_case_hold(bytes, max_tokens);
         let reserve = pricing.worst_case_hold(bytes, REPLY_TOKENS_MIN);
         Self { max_tokens, hold, reserve }

@@ -6,8 +6,7 @@
 use std::sync::Arc;
 
 use longhaul_core::event::environment::{
-    BudgetRaised, BudgetReached, BudgetWarned, ChildEnded, ChildStarted, RuleAdded, RuleRevoked,
-    TimerFired,
+    BudgetWarned, ChildEnded, ChildStarted, RuleAdded, TimerFired,
 };
 use longhaul_core::event::steer::{SteerDelivered, SteerDelivery, SteerMessage};
 use longhaul_core::event::tool::ToolOutput;
@@ -15,8 +14,9 @@ use longhaul_core::id::{CallId, SteerId};
 use longhaul_core::message::Message;
 use longhaul_core::policy::gate::{AnswerScope, GateKind, GateSpec};
 use longhaul_core::policy::rule::RememberedApproval;
-use longhaul_core::status::{RunError, RunOutcome, RunOutput};
+use longhaul_core::status::{RunError, RunOutcome};
 
+use crate::apply::outcome::result_text;
 use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::check_question_answer;
 use crate::state::call::{PendingTimer, ToolCallState, unfired_timer};
@@ -24,7 +24,7 @@ use crate::state::control::{ControlState, OpenChildRun, QueuedSteer};
 use crate::state::stage::{PendingModelCall, RunStage};
 
 impl ControlState {
-    pub(super) fn apply_timer_fired(&mut self, data: &TimerFired) -> ApplyResult {
+    pub(super) fn apply_timer_fired(&mut self, data: &TimerFired) {
         let sleep: Option<&mut PendingTimer> = match &mut self.stage {
             RunStage::ModelPending(pending) => pending.timer.as_mut(),
             RunStage::Concluding(concluding) => concluding.timer.as_mut(),
@@ -51,7 +51,6 @@ impl ControlState {
                 call.state = ToolCallState::Ready;
             }
         }
-        NO_MESSAGES
     }
 
     pub(super) fn apply_child_started(&mut self, data: &ChildStarted) -> ApplyResult {
@@ -86,18 +85,18 @@ impl ControlState {
     /// Applies the end of a child run. The outcome of a grading run is applied to the grading. The
     /// outcome of any other child becomes the result of the call that waits for the child, or else
     /// a message for the model's next turn. A repeated report of the same end changes nothing.
-    pub(super) fn apply_child_ended(&mut self, data: &ChildEnded) -> ApplyResult {
+    pub(super) fn apply_child_ended(&mut self, data: &ChildEnded) {
         let Some(index) = self.children.iter().position(|open| open.id == data.child) else {
-            return NO_MESSAGES;
+            return;
         };
         data.submitters.iter().for_each(|name| self.submitters.add(name));
         let OpenChildRun { id, agent, call } = self.children.remove(index);
         if call.is_none() {
             self.apply_grading_ended(id, &data.outcome);
-            return NO_MESSAGES;
+            return;
         }
         let (text, is_error) = match &data.outcome {
-            RunOutcome::Completed(output) => (result_text_of_child(output), false),
+            RunOutcome::Completed(output) => (result_text(output), false),
             RunOutcome::Failed(RunError { code, message, .. }) => {
                 (format!("the child run {id} failed ({code}): {message}"), true)
             }
@@ -116,7 +115,6 @@ impl ControlState {
                 false => format!("[longhaul] The child run {id} of agent `{agent}` ended: {text}"),
             }),
         }
-        NO_MESSAGES
     }
 
     pub(super) fn apply_budget_warned(&mut self, data: &BudgetWarned) -> ApplyResult {
@@ -150,35 +148,14 @@ impl ControlState {
         Ok(vec![message])
     }
 
-    pub(super) fn apply_budget_reached(&mut self, data: &BudgetReached) -> ApplyResult {
-        self.budget.exhausted = Some(*data);
-        NO_MESSAGES
-    }
-
-    pub(super) fn apply_budget_raised(&mut self, data: &BudgetRaised) -> ApplyResult {
-        self.budget.raise(data.raise);
-        NO_MESSAGES
-    }
-
     /// Remembers an approval for this run. An approval for the agent or the project is read from the
     /// store with each reply, because it can be revoked without an event in this journal.
-    pub(super) fn apply_rule_added(&mut self, data: &RuleAdded) -> ApplyResult {
+    pub(super) fn apply_rule_added(&mut self, data: &RuleAdded) {
         let RuleAdded { rule, scope, pattern, by, other_voters } = data.clone();
         if scope == AnswerScope::Run {
-            self.people.approvals.push(RememberedApproval {
-                rule,
-                scope,
-                pattern,
-                by,
-                other_voters,
-            });
+            let approval = RememberedApproval { rule, scope, pattern, by, other_voters };
+            self.people.approvals.push(approval);
         }
-        NO_MESSAGES
-    }
-
-    pub(super) fn apply_rule_revoked(&mut self, data: &RuleRevoked) -> ApplyResult {
-        self.people.approvals.retain(|approval| approval.rule != data.rule);
-        NO_MESSAGES
     }
 
     /// Returns the first call that asks a person a question, which a message to the run can answer.
@@ -203,7 +180,7 @@ impl ControlState {
         question.is_some_and(|(_, question)| check_question_answer(question, text).is_ok())
     }
 
-    pub(super) fn apply_steer_queued(&mut self, data: &SteerMessage) -> ApplyResult {
+    pub(super) fn apply_steer_queued(&mut self, data: &SteerMessage) {
         self.submitters.add(&data.by);
         let answers =
             data.delivery != SteerDelivery::FollowUp && self.answers_first_question(&data.text);
@@ -215,7 +192,6 @@ impl ControlState {
             is_task: data.is_task,
             by: data.by.clone(),
         });
-        NO_MESSAGES
     }
 
     /// Returns the text of a queued message that gives the run a further task. `None` means that
@@ -225,7 +201,7 @@ impl ControlState {
         Some(Arc::clone(&steer.text))
     }
 
-    pub(super) fn apply_steer_changed(&mut self, data: &SteerMessage) -> ApplyResult {
+    pub(super) fn apply_steer_changed(&mut self, data: &SteerMessage) {
         self.submitters.add(&data.by);
         let is_answer = self.first_asking_call().map(|_| self.answers_first_question(&data.text));
         if let Some(steer) = self.people.steers.iter_mut().find(|steer| steer.id == data.steer) {
@@ -235,12 +211,10 @@ impl ControlState {
             steer.answers =
                 data.delivery != SteerDelivery::FollowUp && is_answer.unwrap_or(steer.answers);
         }
-        NO_MESSAGES
     }
 
-    pub(super) fn remove_steer(&mut self, id: SteerId) -> ApplyResult {
+    pub(super) fn remove_steer(&mut self, id: SteerId) {
         self.people.steers.retain(|steer| steer.id != id);
-        NO_MESSAGES
     }
 
     pub(super) fn apply_steer_delivered(&mut self, data: &SteerDelivered) -> ApplyResult {
@@ -258,13 +232,5 @@ impl ControlState {
             self.call_mut(call)?.state = ToolCallState::from_result_text(text, false);
         }
         NO_MESSAGES
-    }
-}
-
-/// Returns the result of a completed child run for the model of its parent.
-fn result_text_of_child(output: &RunOutput) -> String {
-    match output.text.is_empty() {
-        true => output.data.as_ref().map_or_else(String::new, |data| data.as_str().to_owned()),
-        false => output.text.clone(),
     }
 }

@@ -63,18 +63,16 @@ impl ControlState {
         !self.unread_reports.is_empty() && has_turn && !self.has_used_all_turns() && !by_handler
     }
 
-    pub(super) fn apply_gate_withdrawn(&mut self, data: &GateNotice) -> ApplyResult {
+    pub(super) fn apply_gate_withdrawn(&mut self, data: &GateNotice) {
         self.close_gate(data.gate);
         self.take_vote_notes(data.gate);
-        NO_MESSAGES
     }
 
     /// Remembers the note and the payload of a vote until its gate is closed.
-    pub(super) fn apply_gate_voted(&mut self, data: &GateAnswer) -> ApplyResult {
+    pub(super) fn apply_gate_voted(&mut self, data: &GateAnswer) {
         if note_and_payload_text(&data.answer).is_some() {
             self.people.votes.push(data.clone());
         }
-        NO_MESSAGES
     }
 
     /// Removes the votes on a gate, and returns their notes and payloads as paragraphs.

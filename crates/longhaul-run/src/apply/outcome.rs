@@ -107,11 +107,9 @@ fn verdict_of_grading_run(child: RunId, outcome: &RunOutcome) -> (GradingVerdict
         RunOutcome::Completed(RunOutput { data, .. }) => {
             let output = data.as_ref().map_or("", |data| data.as_str());
             match serde_json::from_str::<GraderOutput>(output) {
-                Ok(GraderOutput { satisfied: true, note }) => {
-                    (GradingVerdict::Satisfied, truncated_grader_note(&note))
-                }
-                Ok(GraderOutput { satisfied: false, note }) => {
-                    (GradingVerdict::NotSatisfied, truncated_grader_note(&note))
+                Ok(GraderOutput { satisfied, note }) => {
+                    let (yes, no) = (GradingVerdict::Satisfied, GradingVerdict::NotSatisfied);
+                    (if satisfied { yes } else { no }, truncated_grader_note(&note))
                 }
                 Err(_) => grader_failed(format!("the grading run {child} gave no verdict")),
             }
@@ -139,7 +137,7 @@ fn grader_note_message(graded: &OutcomeGraded) -> Message {
 }
 
 /// Returns the result of a run as text: its text, or its JSON data if the text is empty.
-fn result_text(output: &RunOutput) -> String {
+pub(super) fn result_text(output: &RunOutput) -> String {
     match (output.text.is_empty(), &output.data) {
         (true, Some(data)) => data.as_str().to_owned(),
         (true, None) | (false, _) => output.text.clone(),

@@ -43,11 +43,8 @@ impl ControlState {
         if self.has_call_to_finish() || (self.has_running_call() && !is_release) {
             return Err("a run with work in progress can't be parked");
         }
-        let sleep = data.timer.zip(data.wait.end_time()).map(|(timer, until)| PendingTimer {
-            timer,
-            until,
-            fired: false,
-        });
+        let new_timer = |(timer, until)| PendingTimer { timer, until, fired: false };
+        let sleep = data.timer.zip(data.wait.end_time()).map(new_timer);
         // A wait without a timer, such as a release, keeps the timer that was set before.
         if let RunStage::ModelPending(pending) = &mut self.stage {
             record_outage_wait(pending, data);
@@ -60,25 +57,13 @@ impl ControlState {
         NO_MESSAGES
     }
 
-    pub(super) fn apply_run_overdue(&mut self) -> ApplyResult {
-        self.attempt.overdue = true;
-        NO_MESSAGES
-    }
-
-    pub(super) fn apply_run_timed_out(&mut self) -> ApplyResult {
-        self.attempt.timed_out = true;
-        NO_MESSAGES
-    }
-
-    pub(super) fn apply_run_recovered(&mut self) -> ApplyResult {
+    pub(super) fn apply_run_recovered(&mut self) {
         self.driver.crashed_epoch = None;
         self.retries.takeovers = self.retries.takeovers.saturating_add(1);
-        NO_MESSAGES
     }
 
-    pub(super) fn apply_pause_requested(&mut self, data: &RunControlRequest) -> ApplyResult {
+    pub(super) fn apply_pause_requested(&mut self, data: &RunControlRequest) {
         self.stop.pause.get_or_insert_with(|| data.by.clone());
-        NO_MESSAGES
     }
 
     pub(super) fn apply_run_paused(&mut self) -> ApplyResult {
@@ -90,7 +75,7 @@ impl ControlState {
         NO_MESSAGES
     }
 
-    pub(super) fn apply_run_resumed(&mut self, data: &RunControlRequest) -> ApplyResult {
+    pub(super) fn apply_run_resumed(&mut self, data: &RunControlRequest) {
         self.stop.pause = None;
         self.driver.crashes = 0;
         self.budget.clear_exhausted_own_cap();
@@ -108,19 +93,17 @@ impl ControlState {
                 false => self.budget.raise(raise),
             }
         }
-        NO_MESSAGES
     }
 
-    pub(super) fn apply_run_blocked(&mut self, data: &RunBlocked) -> ApplyResult {
+    pub(super) fn apply_run_blocked(&mut self, data: &RunBlocked) {
         if !self.calls().iter().any(|call| call.gate() == Some(data.gate)) {
             self.stop.blocked = Some(MissingDependency { gate: data.gate, resumed: false });
         }
         let wait = WaitReason::Blocked(data.gate);
         self.driver.activity = Activity::Parked { wait, timer: None };
-        NO_MESSAGES
     }
 
-    pub(super) fn apply_cancel_requested(&mut self, data: &RunControlRequest) -> ApplyResult {
+    pub(super) fn apply_cancel_requested(&mut self, data: &RunControlRequest) {
         self.stop.cancel.get_or_insert_with(|| Cancellation {
             reason: match data.reason.as_str() {
                 "" => format!("cancelled by {}", data.by),
@@ -128,7 +111,6 @@ impl ControlState {
             },
             cause: data.cause,
         });
-        NO_MESSAGES
     }
 
     pub(super) fn apply_run_cancelled(&mut self, data: &RunCancelled) -> ApplyResult {

@@ -78,6 +78,10 @@ impl ControlState {
         NO_MESSAGES
     }
 
+    pub(super) fn fail_call(&mut self, data: &ToolEnded) -> ApplyResult {
+        self.apply_tool_ended(data, true)
+    }
+
     pub(super) fn apply_tool_ended(&mut self, data: &ToolEnded, is_error: bool) -> ApplyResult {
         let call = self.call_mut(data.call)?;
         if call.is_done() {
@@ -138,9 +142,9 @@ impl ControlState {
     /// Applies a tool result that arrived late. It becomes the result of a call whose outcome was
     /// unknown, even if a person is being asked about the call. It changes nothing if the call
     /// already has a result.
-    pub(super) fn apply_late_tool_result(&mut self, data: &LateToolResultEvent) -> ApplyResult {
+    pub(super) fn apply_late_tool_result(&mut self, data: &LateToolResultEvent) {
         let epoch = self.driver.epoch;
-        let Ok(call) = self.call_mut(data.call) else { return NO_MESSAGES };
+        let Ok(call) = self.call_mut(data.call) else { return };
         use ToolCallState::{AwaitingAnswer, InDoubt, Ready, Started};
         // A call that was about to start again is settled too: its first start has a result.
         let has_started =
@@ -149,7 +153,6 @@ impl ControlState {
             call.state =
                 ToolCallState::ResultReady { output: data.output.clone(), is_error: data.is_error };
         }
-        NO_MESSAGES
     }
 
     pub(super) fn apply_tool_input_required(&mut self, data: &ToolInputRequired) -> ApplyResult {

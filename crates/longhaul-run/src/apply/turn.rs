@@ -63,10 +63,8 @@ impl ControlState {
         // conversation can't end with a message of the model.
         let continue_message = (was_interrupted && data.runtime_messages.is_empty())
             .then(|| Message::user(CONTINUE_MESSAGE));
-        Ok(continue_message
-            .into_iter()
-            .chain(self.record_runtime_messages(&data.runtime_messages))
-            .collect())
+        let runtime_messages = self.record_runtime_messages(&data.runtime_messages);
+        Ok(continue_message.into_iter().chain(runtime_messages).collect())
     }
 
     /// Marks the warnings in these runtime messages as sent, and returns the messages for the
@@ -264,21 +262,18 @@ impl ControlState {
 /// Returns the error for a final reply that was cut off after `max_tokens`. The hint about the
 /// model's own limit names the model, so it is added when the run ends.
 fn reply_cut_off_error(max_tokens: u64, model_max: u64) -> RunError {
-    match max_tokens < model_max {
-        true => RunError::new(
-            "reply_cut_off",
+    let (cause, hint) = match max_tokens < model_max {
+        true => (
             format!(
-                "the final reply was cut off after {max_tokens} tokens, because the rest of the \
-                 budget or of the context window allowed no more"
+                "after {max_tokens} tokens, because the rest of the budget or of the context window \
+                 allowed no more"
             ),
             "raise the budget, use a model with a larger context window, or ask for a shorter answer",
         ),
-        false => RunError::new(
-            "reply_cut_off",
-            format!("the final reply was cut off at the model's limit of {max_tokens} tokens"),
-            "",
-        ),
-    }
+        // The caller adds a hint that names the model.
+        false => (format!("at the model's limit of {max_tokens} tokens"), ""),
+    };
+    RunError::new("reply_cut_off", format!("the final reply was cut off {cause}"), hint)
 }
 
 /// Returns the stage of the run after a model reply.
@@ -315,14 +310,8 @@ fn stage_after_reply(data: &TurnCompleted) -> RunStage {
                 provider_id: call.id.clone(),
                 input: call.input.clone(),
                 classification: classification.clone(),
-                starts: 0,
-                edited: None,
-                approval_note: None,
-                approval_payload: None,
                 state: state.clone(),
-                origin: None,
-                replaces: None,
-                suspended: None,
+                ..TrackedCall::default()
             }
         });
     RunStage::ToolsRunning(RunningToolCalls {

@@ -79,7 +79,10 @@ pub(super) fn handle_model_failure(
             false => fail_run(decision, error)?,
         }
     };
-    advance_unless_parked(decision, flow)
+    match flow {
+        ControlFlow::Continue(()) => advance_run(decision),
+        ControlFlow::Break(()) => Ok(()),
+    }
 }
 
 /// Returns the delay before the request is sent to the same model again. `None` means no quick
@@ -92,13 +95,6 @@ fn quick_retry_delay(decision: &Decision<'_>, failures: u32, failure: &Failure) 
         Some(_) => None,
         None if is_too_long => None,
         None => model_retry_delay(decision.run.id, failures, failure),
-    }
-}
-
-fn advance_unless_parked(decision: &mut Decision<'_>, flow: ControlFlow<()>) -> RecordResult {
-    match flow {
-        ControlFlow::Continue(()) => advance_run(decision),
-        ControlFlow::Break(()) => Ok(()),
     }
 }
 

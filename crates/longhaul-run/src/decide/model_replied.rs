@@ -55,13 +55,8 @@ impl ModelCallCharge {
         let settlement = BudgetHoldSettlement { held, spent, lost: BudgetAmount::default() };
         decision.settle_holds(settlement, &self.held_caps);
         let Self { usage, cost, turns, .. } = self;
-        decision.add_row_change(RowChange::AddUsage(UsageRow {
-            model,
-            usage,
-            cost,
-            turns,
-            active,
-        }));
+        let row = UsageRow { model, usage, cost, turns, active };
+        decision.add_row_change(RowChange::AddUsage(row));
     }
 }
 
@@ -138,12 +133,8 @@ pub(super) fn record_discarded_reply(
     };
     let mut failure = Failure::new(FailureClass::Stopped, reason);
     failure.usage = Some(charge.usage);
-    let cost = charge.cost;
-    record_failed_call(
-        decision,
-        charge,
-        FailedCall { failure, cost, active, fallback_model: None },
-    )?;
+    let failed = FailedCall { failure, cost: charge.cost, active, fallback_model: None };
+    record_failed_call(decision, charge, failed)?;
     advance_run(decision)
 }
 

@@ -122,14 +122,8 @@ pub(super) fn record_tool_verification(
     blobs: Vec<Blob>,
 ) -> RecordResult {
     let call = verification.call;
-    let is_in_doubt =
-        has_call_in_state(decision, call, |state| matches!(state, ToolCallState::InDoubt { .. }));
-    // A result that has arrived in the meantime takes precedence over the verification. A run that
-    // is being cancelled needs neither.
-    let is_known = has_call_in_state(decision, call, |_| true);
-    if !is_known {
-        return Err(Rejection::CallNotRunning(call));
-    }
+    let tracked = decision.control.call(call).ok_or(Rejection::CallNotRunning(call))?;
+    let is_in_doubt = matches!(tracked.state, ToolCallState::InDoubt { .. });
     if is_in_doubt && decision.control.stop.cancel.is_none() {
         decision.record_event(Event::ToolVerified(verification))?;
         decision.add_blob_changes(blobs);

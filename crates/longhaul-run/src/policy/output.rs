@@ -58,11 +58,9 @@ fn output_from_finish_call(input: &Value, output_check: Option<&OutputCheckResul
 /// string, the string becomes the output's text.
 fn output_from_valid_data(data: &RawJson) -> RunOutput {
     let first = output_from_data_fields(data);
-    match data.to_value() {
-        Value::String(text) => RunOutput { text, ..first },
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            first
-        }
+    match data.to_value().as_str() {
+        Some(text) => RunOutput { text: text.to_owned(), ..first },
+        None => first,
     }
 }
 

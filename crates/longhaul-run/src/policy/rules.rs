@@ -264,11 +264,7 @@ pub(crate) fn in_doubt_policy(
 ) -> InDoubtPolicy {
     match_texts(call)
         .filter_map(|text| first_matching_rule(&control.policy.rules, call, text)?.in_doubt)
-        .max_by_key(|policy| match policy {
-            InDoubtPolicy::Tell => 0,
-            InDoubtPolicy::Ask => 1,
-            InDoubtPolicy::Fail => 2,
-        })
+        .max()
         .or(control.policy.in_doubt)
         .or(call.in_doubt)
         .unwrap_or_default()

@@ -30,7 +30,7 @@ pub(crate) fn unfired_timer(pending: Option<PendingTimer>) -> Option<TimerId> {
 }
 
 /// One tool call of a reply, with its current state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrackedCall {
     /// Id of the tool call: turn and index within the turn.
     pub id: CallId,
@@ -96,9 +96,10 @@ pub struct CopiedToolCallOrigin {
     pub epochs: Epoch,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToolCallState {
     /// The approval rules have not been evaluated for the call yet.
+    #[default]
     Unevaluated,
     /// The call is allowed to start, but has not been started yet.
     Ready,

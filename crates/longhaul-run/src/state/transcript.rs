@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 /// The conversation of a run with the model. Messages are shared, so a request to the model only
 /// copies pointers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transcript {
     pub system: StoredText,
     pub tools: StoredText,
@@ -54,24 +54,6 @@ pub struct PerceptionState {
     pub context: Arc<BTreeMap<String, RawJson>>,
     /// Names of the tools in the prompt that come from external sources, such as MCP servers.
     pub external_tools: Arc<Vec<String>>,
-}
-
-impl Default for Transcript {
-    fn default() -> Self {
-        Self {
-            system: StoredText::new_inline(""),
-            tools: StoredText::new_inline("[]"),
-            loaded_tools: Vec::new(),
-            loaded_bytes: 0,
-            model: String::new(),
-            models: Vec::new(),
-            messages: Arc::default(),
-            summaries: 0,
-            dropped: 0,
-            task_message: None,
-            added_task_messages: Vec::new(),
-        }
-    }
 }
 
 impl Transcript {

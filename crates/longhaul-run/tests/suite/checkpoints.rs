@@ -125,8 +125,10 @@ fn an_unusable_checkpoint_is_not_restored() {
         "[]",
         "{}",
         &text[..text.len() / 2],
-        &text.replace(r#""called_tools":[["read",1]]"#, r#""called_tools":[["read",0]]"#),
-        &text.replace(r#""called_tools":[["read",1]]"#, r#""called_tools":[]"#),
+        &text.replace(r#""tool_calls":[[0,1]]"#, r#""tool_calls":[[1,1]]"#),
+        &text.replace(r#""tool_calls":[[0,1]]"#, r#""tool_calls":[[0,0]]"#),
+        &text.replace(r#""tool_calls":[[0,1]]"#, r#""tool_calls":[]"#),
+        &text.replace(r#""tool_names":["read"]"#, r#""tool_names":[]"#),
     ]
     .map(|state| {
         assert_ne!(state, text);

@@ -11,13 +11,14 @@ pub(crate) mod rows;
 pub(crate) mod script;
 pub(crate) mod summary;
 
-use longhaul_core::change::JournalBatch;
+use longhaul_core::change::{JournalBatch, RowChange};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
+use longhaul_core::event::environment::BudgetRaised;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::id::{AgentName, Epoch, InboxName, RunId, Seq, WorkerId};
 use longhaul_core::policy::RunPolicy;
-use longhaul_core::policy::budget::BudgetAccount;
+use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise};
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Timestamp;
@@ -163,6 +164,20 @@ impl TestRun {
         self.rows = rows;
         self.apply_events(&batch.events);
         Ok(batch.events)
+    }
+
+    /// Raises the budget caps of the run, as an earlier build did. Its journals can still be read.
+    pub(crate) fn raise_budget(&mut self, raise: BudgetRaise) -> InputOutcome {
+        if self.run.status().is_terminal() {
+            return InputOutcome::Rejected(Rejection::Ended(self.run.status()));
+        }
+        let event = Event::BudgetRaised(BudgetRaised { raise, by: "cli:anna".into() });
+        let batch =
+            JournalBatch { events: vec![event], changes: vec![RowChange::RaiseBudget(raise)] };
+        match self.append(Author::Outsider, batch) {
+            Ok(events) => InputOutcome::Events(events),
+            Err(_) => InputOutcome::RowConflict("raise"),
+        }
     }
 
     /// Claims the run for a worker, if it is ready.

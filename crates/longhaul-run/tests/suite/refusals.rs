@@ -49,7 +49,7 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("claim; see; say Hi.", "cancel", "!run_ended"),
     ("claim; see; say Hi.", "pause", "!run_ended"),
     ("claim; see; say Hi.", "resume", "!run_ended"),
-    ("claim; see; say Hi.", "raise money 1", "!run_ended"),
+    ("claim; see; say Hi.", "resume money 1", "!run_ended"),
     ("claim; see; say Hi.", "surface t1.1", "!run_ended"),
     ("steer after_batch; unsteer", "unsteer", "!steer settled"),
 ];

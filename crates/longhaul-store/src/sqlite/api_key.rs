@@ -61,11 +61,7 @@ pub(crate) fn add_api_key_unless_name_taken(tx: &Tx<'_>, key: &NewApiKey) -> Res
         ],
     )?;
     if let Some(request) = &key.request {
-        idempotency::replace_change_committed_by_request(
-            tx,
-            request,
-            &IdempotentRequestEffect::Key(key.hash),
-        )?;
+        idempotency::set_effect(tx, request, &IdempotentRequestEffect::Key(key.hash))?;
     }
     Ok(true)
 }

@@ -99,7 +99,9 @@ fn check_and_append_events(
         JournalAuthor::Driver { worker, epoch, after } => {
             check_driver_append(tx, encoded_append, worker, DriverAppendCondition { epoch, after })?
         }
-        JournalAuthor::Closer { after } => check_append_to_undriven_run(tx, encoded_append, after)?,
+        JournalAuthor::Closer { after } => {
+            check_append_to_run_without_driver(tx, encoded_append, after)?
+        }
         JournalAuthor::Outsider => check_outsider_append(tx, encoded_append)?,
     };
     let tail = match tail {
@@ -171,7 +173,7 @@ fn check_driver_append(
 
 /// Checks an append by a closer, a process that ends or pauses a run. It succeeds only if no worker
 /// has claimed the run and `after` is the last event of the journal.
-fn check_append_to_undriven_run(
+fn check_append_to_run_without_driver(
     tx: &Tx<'_>,
     encoded_append: &EncodedAppendRequest,
     after: Seq,

@@ -73,7 +73,7 @@ pub(crate) fn record_change_committed_by_request(
 
 /// Stores which change a request in progress has committed (its effect). Replaces an effect that
 /// was stored before.
-pub(crate) fn replace_change_committed_by_request(
+pub(crate) fn set_effect(
     tx: &Tx<'_>,
     key: &IdempotencyKey,
     effect: &IdempotentRequestEffect,

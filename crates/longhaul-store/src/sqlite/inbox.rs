@@ -1,4 +1,4 @@
-//! Numbers of runs by inbox.
+//! Counts the runs of each inbox.
 
 use std::collections::BTreeMap;
 

@@ -13,9 +13,7 @@ use rusqlite::{Result, params};
 use crate::sqlite::column::{
     count_to_column, get_json, get_parsed, get_time, get_u32, get_u64, limit_to_column, to_json,
 };
-use crate::sqlite::idempotency::{
-    change_committed_by_earlier_attempt, replace_change_committed_by_request,
-};
+use crate::sqlite::idempotency::{change_committed_by_earlier_attempt, set_effect};
 use crate::sqlite::tx::Tx;
 
 /// Returns the newest messages of a thread (the conversation that successive runs share), in order:
@@ -63,7 +61,7 @@ pub(crate) fn append_thread_messages(
         if change_committed_by_earlier_attempt(tx, key)?.is_some() {
             return Ok(());
         }
-        replace_change_committed_by_request(tx, key, &IdempotentRequestEffect::Thread)?;
+        set_effect(tx, key, &IdempotentRequestEffect::Thread)?;
     }
     extend_thread(tx, &added.thread, &added.messages)
 }

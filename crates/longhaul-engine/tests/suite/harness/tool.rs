@@ -181,7 +181,7 @@ impl Tool for FakeTool {
         self.class
     }
 
-    fn has_unknown_rule_match_texts(&self, _input: &Value) -> bool {
+    fn are_rule_match_texts_unknown(&self, _input: &Value) -> bool {
         self.traits.is_opaque
     }
 

@@ -79,6 +79,7 @@ impl TestRun {
                 self.rows.change_key_of_other_run(state, key);
                 String::new()
             }
+            "raise" => outcome_line(self.raise_budget(raise(rest).unwrap_or_default())),
             "drive" => self.drive(rest.parse().unwrap()),
             "race" => {
                 let (pick, line) = rest.split_once(' ').unwrap();
@@ -169,8 +170,7 @@ impl TestRun {
             }
             "cancel" => RunCommand::Cancel { by: by(), reason: rest.into() },
             "pause" => RunCommand::Pause { by: by() },
-            "resume" => RunCommand::Resume { by: by(), raise: raise(rest) },
-            "raise" => RunCommand::RaiseBudget { raise: raise(rest).unwrap_or_default(), by: by() },
+            "resume" => RunCommand::Resume { by: by(), raise: raise(rest), raises_tree: false },
             "revoke" => {
                 let mut rows: Vec<_> = self.rows.active_remembered_approvals().cloned().collect();
                 rows.sort_by_key(|row| row.scope.run().is_none());
