@@ -114,8 +114,8 @@ fn oauth_config() -> OAuthConfig {
 async fn log_in(servers: &McpServers) -> Result<(), String> {
     let server = CallbackServer::bind(None).await.map_err(|error| error.to_string())?;
     let request = LoginRequest { redirect_uri: server.redirect_uri(), ..LoginRequest::default() };
-    let pending = servers.begin_login("conformance", &request).await;
-    let pending = pending.map_err(|error| error.to_string())?;
+    let login = servers.login("conformance").map_err(|error| error.to_string())?;
+    let pending = login.start(&request).await.map_err(|error| error.to_string())?;
     let (callback_url, page_result) = tokio::join!(
         server.wait_for_callback(pending.oauth_state()),
         open_in_browser(pending.authorization_url())

@@ -15,6 +15,7 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleClient};
 use serde_json::Value;
 
+use crate::exit::truncated;
 use crate::observe::Observations;
 
 /// Maximum number of characters that are recorded of a server's question.
@@ -76,11 +77,8 @@ fn declined_elicitation_message(params: &ElicitRequestParams) -> String {
 /// Returns the text that is recorded about a declined question of the server.
 pub(super) fn declined_question_text(question: &str) -> String {
     let printable = question.chars().filter(|c| !c.is_control());
-    let mut shown_question: String = printable.clone().take(QUESTION_CHARS_MAX).collect();
-    if printable.count() > QUESTION_CHARS_MAX {
-        shown_question.push('…');
-    }
-    format!("declined the server's question \"{shown_question}\": a person can't be asked")
+    let question = truncated(printable, QUESTION_CHARS_MAX);
+    format!("declined the server's question \"{question}\": a person can't be asked")
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_core::port::tool::Progress;
+use longhaul_core::time::{Clock, Millis};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
     ClientRequest, ListToolsRequest, PaginatedRequestParams, RequestId, ServerResult,
@@ -23,13 +24,12 @@ use tokio::time::timeout;
 use crate::error::McpError;
 use crate::exit::ExitRecord;
 use crate::handshake::{
-    HandshakeMode, HttpRejection, McpService, ServerInfo, http_rejection, http_to_request_error,
-    perform_handshake, server_info, start_error,
+    HandshakeMode, McpService, http_to_request_error, perform_handshake, start_error,
 };
 use crate::http;
 use crate::http_auth::HttpTransportError;
 use crate::http_client::{RequestError, RequiredCredentials};
-use crate::listing::{TOOLS_MAX, ToolListing};
+use crate::listing::{ServerCheckReport, TOOLS_MAX, ToolListing};
 use crate::observe::{Observations, ProgressSink};
 use crate::spec::{ServerSpec, ServerTransport, is_valid_server_name};
 use crate::stdio::StdioTransport;
@@ -55,11 +55,21 @@ const TIMEOUTS_MAX: u32 = 3;
 /// Maximum number of consecutive rejected requests. A session that reaches it counts as lost.
 const REJECTIONS_MAX: u32 = 3;
 
+/// HTTP status with which a server rejects requests without a valid key.
+const UNAUTHORIZED: u16 = 401;
+
+/// HTTP status with which a server rejects requests over its rate limit.
+const TOO_MANY_REQUESTS: u16 = 429;
+
 /// Why a request to a server has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ServerRequestError {
-    /// The server answered with an error that has this message.
-    Rejected(String),
+    /// The server rejected this request. Other requests to it continue.
+    Rejected {
+        message: String,
+        /// HTTP status of the rejection. `None` means that the server answered with an error.
+        http_status: Option<u16>,
+    },
     /// The server requires a login. The request had no effect.
     LoginRequired {
         /// What is wrong with the login, and the command that fixes it.
@@ -89,13 +99,15 @@ impl ServerRequestError {
 
     /// Returns whether the server answered with this JSON-RPC error code.
     pub(super) fn has_json_rpc_code(&self, code: i32) -> bool {
-        matches!(self, Self::Rejected(message) if message.ends_with(&format!("(code {code})")))
+        let suffix = format!("(code {code})");
+        matches!(self, Self::Rejected { message, .. } if message.ends_with(&suffix))
     }
 }
 
 /// A connection to a server.
 pub(super) struct McpConnection {
     spec: ServerSpec,
+    clock: Arc<dyn Clock>,
     peer: Peer<RoleClient>,
     service: Mutex<Option<McpService>>,
     exit: Arc<ExitRecord>,
@@ -114,7 +126,11 @@ pub(super) struct McpConnection {
 
 impl McpConnection {
     /// Starts a server or connects to it, and performs the handshake.
-    pub(super) async fn connect(spec: &ServerSpec, mode: HandshakeMode) -> Result<Self, McpError> {
+    pub(super) async fn connect(
+        spec: &ServerSpec,
+        mode: HandshakeMode,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, McpError> {
         let config = |reason: String| McpError::Config {
             server: spec.name.chars().take(64).collect(),
             reason,
@@ -143,11 +159,10 @@ impl McpConnection {
         let (abandoned, queue) = mpsc::channel(CANCELLATIONS_MAX);
         let mut background_tasks = JoinSet::new();
         background_tasks.spawn(cancel_abandoned(peer.clone(), queue));
-        if needs_tool_list_subscription(&peer) {
-            background_tasks.spawn(subscribe_to_tool_list_changes(peer.clone()));
-        }
+        background_tasks.spawn(subscribe_to_tool_list_changes(peer.clone()));
         Ok(Self {
             spec: spec.clone(),
+            clock: Arc::clone(clock),
             peer,
             service: Mutex::new(Some(service)),
             exit,
@@ -160,9 +175,19 @@ impl McpConnection {
         })
     }
 
-    /// Returns what the server reports about itself.
-    pub(super) fn server_info(&self) -> ServerInfo {
-        server_info(&self.peer, &self.exit)
+    /// Returns a report with the name and the version that the server reports about itself, redacted
+    /// and truncated.
+    pub(super) fn identity_report(&self) -> ServerCheckReport {
+        let info = self.peer.peer_info();
+        let server = info.as_ref().and_then(|info| info.server_info.as_ref());
+        let protocol = info.as_ref().map(|info| info.protocol_version.as_str());
+        let sanitized = |text: Option<&str>| self.sanitize_server_text(text.unwrap_or_default());
+        ServerCheckReport {
+            name: sanitized(server.map(|server| server.name.as_str())),
+            version: sanitized(server.map(|server| server.version.as_str())),
+            protocol: sanitized(protocol),
+            ..ServerCheckReport::default()
+        }
     }
 
     /// Returns whether the server uses a revision of the protocol with the legacy handshake.
@@ -182,7 +207,7 @@ impl McpConnection {
     /// Returns the tool list of the server. It is cached until the server reports a change.
     pub(super) async fn tool_listing(&self) -> RequestResult<Arc<ToolListing>> {
         let mut cached = self.listing.lock().await;
-        let changes = self.observations.tool_list_change_count();
+        let changes = self.observations.list_changes.load(Ordering::Acquire);
         if let Some((cached_changes, listing)) = &*cached
             && *cached_changes == changes
         {
@@ -260,65 +285,84 @@ impl McpConnection {
     async fn send_request(&self, request: ClientRequest) -> RequestResult<ServerResult> {
         let options = PeerRequestOptions::no_options();
         let is_list_request = matches!(request, ClientRequest::ListToolsRequest(_));
+        let is_call = matches!(request, ClientRequest::CallToolRequest(_));
+        let call_started = is_call.then(|| self.clock.monotonic_time());
         let pending = self.peer.send_cancellable_request(request, options).await;
-        let pending = pending.map_err(|error| self.classify_error(&error, is_list_request))?;
+        let pending = pending.map_err(|error| self.classify_error(&error))?;
         let mut cancel_on_drop =
-            PendingRequest { id: Some(pending.id.clone()), abandoned: self.abandoned.clone() };
+            PendingRequest { connection: self, id: Some(pending.id.clone()), call_started };
         let answer = pending.await_response().await;
         cancel_on_drop.id = None;
+        if is_call {
+            // The server does not hang.
+            self.consecutive_timeouts.store(0, Ordering::Release);
+        }
+        let answer = answer.map_err(|error| self.classify_error(&error));
         self.count_consecutive_rejections(&answer);
-        answer.map_err(|error| {
-            let request_error = self.classify_error(&error, is_list_request);
-            if let ServerRequestError::Disconnected { reason, .. } = &request_error {
+        answer.map_err(|mut error| {
+            // Listing tools can be repeated safely, and every user of the server needs the list. So
+            // it is requested once more in a new session. A server that rejects one other request
+            // may accept the next.
+            if let ServerRequestError::Rejected { message, http_status: Some(_) } = &error
+                && is_list_request
+            {
+                error = ServerRequestError::disconnected(message.clone(), true);
+            }
+            if let ServerRequestError::Disconnected { reason, .. } = &error {
                 self.exit.record_exit(reason);
             }
-            request_error
+            error
         })
     }
 
     /// Counts consecutive requests that the server rejected because it may not know the session any
     /// more. After too many of them the connection counts as closed, because only a new session
     /// helps.
-    fn count_consecutive_rejections(&self, answer: &Result<ServerResult, ServiceError>) {
-        let Err(error) = answer else {
-            return self.consecutive_rejections.store(0, Ordering::Release);
-        };
-        if let ServiceError::McpError(_) = error {
-            self.consecutive_rejections.store(0, Ordering::Release);
-        } else if http_rejection(error).is_some_and(|rejection| rejection.may_be_lost_session)
-            && self.consecutive_rejections.fetch_add(1, Ordering::AcqRel) + 1 >= REJECTIONS_MAX
-        {
-            self.exit
-                .record_exit(&format!("the server rejected {REJECTIONS_MAX} requests in a row"));
+    fn count_consecutive_rejections(&self, answer: &RequestResult<ServerResult>) {
+        match answer {
+            Ok(_) | Err(ServerRequestError::Rejected { http_status: None, .. }) => {
+                self.consecutive_rejections.store(0, Ordering::Release);
+            }
+            Err(ServerRequestError::Rejected { http_status: Some(status), .. })
+                if *status != TOO_MANY_REQUESTS
+                    && self.consecutive_rejections.fetch_add(1, Ordering::AcqRel) + 1
+                        >= REJECTIONS_MAX =>
+            {
+                let reason = format!("the server rejected {REJECTIONS_MAX} requests in a row");
+                self.exit.record_exit(&reason);
+            }
+            Err(_) => {}
         }
     }
 
-    fn classify_error(&self, error: &ServiceError, is_list_request: bool) -> ServerRequestError {
+    fn classify_error(&self, error: &ServiceError) -> ServerRequestError {
         if let ServiceError::McpError(rpc_error) = error {
-            let code = rpc_error.code.0;
             let message = self.exit.sanitize_server_text(&rpc_error.message);
-            return ServerRequestError::Rejected(format!("{message} (code {code})"));
-        }
-        if let Some(HttpRejection { reason, .. }) = http_rejection(error) {
-            // Listing tools can be repeated safely, and every user of the server needs the list. So
-            // it is requested once more in a new session. A server that rejects one other request
-            // may accept the next.
-            return match is_list_request {
-                true => ServerRequestError::disconnected(reason, true),
-                false => ServerRequestError::Rejected(reason),
-            };
+            let message = format!("{message} (code {})", rpc_error.code.0);
+            return ServerRequestError::Rejected { message, http_status: None };
         }
         if let ServiceError::TransportSend(error) = error
             && let Some(error) = error.error.downcast_ref::<HttpTransportError>()
         {
+            let mut http_status = None;
+            if let HttpTransportError::HttpStatus(error) = error {
+                http_status = Some(error.status).filter(|status| (400..500).contains(status));
+            }
             let RequestError { reason, may_have_been_sent, required_credentials } =
                 http_to_request_error(error);
             let reason = self.exit.sanitize_server_text(&reason);
-            return match required_credentials {
-                RequiredCredentials::Login { is_transient } => {
+            return match (required_credentials, http_status) {
+                (RequiredCredentials::Login { is_transient }, _) => {
                     ServerRequestError::LoginRequired { reason, is_transient }
                 }
-                RequiredCredentials::None | RequiredCredentials::Key => {
+                (RequiredCredentials::Key, _) => ServerRequestError::Rejected {
+                    message: reason,
+                    http_status: Some(UNAUTHORIZED),
+                },
+                (RequiredCredentials::None, Some(_)) => {
+                    ServerRequestError::Rejected { message: reason, http_status }
+                }
+                (RequiredCredentials::None, None) => {
                     ServerRequestError::Disconnected { reason, may_have_been_sent, can_retry: true }
                 }
             };
@@ -338,22 +382,10 @@ impl McpConnection {
             ServerRequestError::LoginRequired { reason, is_transient } => {
                 McpError::LoginRequired { server, reason, is_transient }
             }
-            ServerRequestError::Rejected(reason)
-            | ServerRequestError::Disconnected { reason, .. } => {
-                McpError::Disconnected { server, reason }
-            }
-        }
-    }
-
-    /// Records that the server answered a call, which shows that it does not hang.
-    pub(super) fn record_answered_call(&self) {
-        self.consecutive_timeouts.store(0, Ordering::Release);
-    }
-
-    /// Records a call that timed out. After several timeouts in a row the server counts as hung.
-    pub(super) fn record_timed_out_call(&self) {
-        if self.consecutive_timeouts.fetch_add(1, Ordering::AcqRel) + 1 >= TIMEOUTS_MAX {
-            self.close_hung_connection(&format!("{TIMEOUTS_MAX} calls in a row timed out"));
+            ServerRequestError::Rejected { message: reason, .. }
+            | ServerRequestError::Disconnected { reason, .. } => McpError::Unavailable(format!(
+                "The MCP server `{server}` disconnected: {reason}. Run `longhaul mcp check {server}`."
+            )),
         }
     }
 
@@ -379,17 +411,28 @@ impl McpConnection {
     }
 }
 
-/// A request in flight. Dropping it before the response arrives cancels the request.
-struct PendingRequest {
+/// A request in flight. Dropping it before the response arrives cancels the request. After several
+/// calls in a row that timed out, the server counts as hung.
+struct PendingRequest<'a> {
+    connection: &'a McpConnection,
     id: Option<RequestId>,
-    abandoned: mpsc::Sender<RequestId>,
+    /// Start time of a call on the monotonic clock. `None` for other requests.
+    call_started: Option<Millis>,
 }
 
-impl Drop for PendingRequest {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
-            // The queue is full only if the server no longer reads.
-            _ = self.abandoned.try_send(id);
+        let Some(id) = self.id.take() else { return };
+        let connection = self.connection;
+        // The queue is full only if the server no longer reads.
+        _ = connection.abandoned.try_send(id);
+        // The caller's timeout started slightly earlier than this watch.
+        let max_duration = Millis(connection.spec.timeout.0 / 10 * 9);
+        let now = connection.clock.monotonic_time();
+        if self.call_started.is_some_and(|started| now.minus(started) >= max_duration)
+            && connection.consecutive_timeouts.fetch_add(1, Ordering::AcqRel) + 1 >= TIMEOUTS_MAX
+        {
+            connection.close_hung_connection(&format!("{TIMEOUTS_MAX} calls in a row timed out"));
         }
     }
 }
@@ -403,21 +446,17 @@ async fn cancel_abandoned(peer: Peer<RoleClient>, mut abandoned: mpsc::Receiver<
     }
 }
 
-/// Returns whether a server reports changes of its tool list only to subscribers.
-fn needs_tool_list_subscription(peer: &Peer<RoleClient>) -> bool {
-    peer.peer_info().is_some_and(|info| {
+/// Subscribes to changes of the server's tool list, if the server reports them only to subscribers.
+/// The observed transport counts the notifications.
+async fn subscribe_to_tool_list_changes(peer: Peer<RoleClient>) {
+    let needs_subscription = peer.peer_info().is_some_and(|info| {
         let tools = info.capabilities.tools.as_ref();
         !info.protocol_version.has_initialize()
             && tools.is_some_and(|tools| tools.list_changed == Some(true))
-    })
-}
-
-/// Subscribes to changes of the server's tool list. The observed transport counts the
-/// notifications.
-async fn subscribe_to_tool_list_changes(peer: Peer<RoleClient>) {
+    });
     let mut filter = SubscriptionFilter::new();
     filter.tools_list_changed = Some(true);
-    if let Ok(mut subscription) = peer.listen(filter).await {
+    if needs_subscription && let Ok(mut subscription) = peer.listen(filter).await {
         while let Ok(Some(_)) = subscription.next().await {}
     }
 }

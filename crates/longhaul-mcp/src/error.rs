@@ -8,28 +8,10 @@ use crate::spec::local_tool_name;
 /// Why an MCP server or one of its tools can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
-    /// No MCP server of that name is configured.
-    #[error(
-        "There is no MCP server `{server}`: {available}. Add it to .mcp.json, or remove it from the agent's tools."
-    )]
-    ServerNotFound {
-        /// Name of the requested MCP server.
-        server: String,
-        /// Names of the configured servers, as text for the message.
-        available: String,
-    },
-    /// The server has no tool of that name.
-    #[error(
-        "The MCP server `{server}` has no tool `{tool}`: {available}. Name one of them in the agent's tools."
-    )]
-    ToolNotFound {
-        /// Name of the MCP server.
-        server: String,
-        /// Name of the requested tool.
-        tool: String,
-        /// Names of the available tools as text, or why the requested tool was skipped.
-        available: String,
-    },
+    /// The server or the tool is not available, for the reason that the message gives: it does not
+    /// exist, must not be started, has disconnected or is closed.
+    #[error("{0}")]
+    Unavailable(String),
     /// The configuration of the server is invalid.
     #[error(
         "The MCP server `{server}` can't be used as it is configured: {reason}. Fix it in .mcp.json."
@@ -38,14 +20,6 @@ pub enum McpError {
         /// Name of the MCP server.
         server: String,
         /// What is invalid in the configuration.
-        reason: String,
-    },
-    /// The server must not be started.
-    #[error("The MCP server `{server}` is not started: {reason}")]
-    StartRefused {
-        /// Name of the MCP server.
-        server: String,
-        /// Why the server must not be started, as complete sentences.
         reason: String,
     },
     /// The server could not be started or reached.
@@ -82,22 +56,6 @@ pub enum McpError {
         /// What the user can do about the failures.
         hint: String,
     },
-    /// The server disconnected or violated the protocol.
-    #[error("The MCP server `{server}` disconnected: {reason}. Run `longhaul mcp check {server}`.")]
-    Disconnected {
-        /// Name of the MCP server.
-        server: String,
-        /// Why the connection was lost.
-        reason: String,
-    },
-    /// The server was closed, because this worker or this run is ending.
-    #[error(
-        "The MCP server `{server}` is closed: this worker or this run is ending. Start it again."
-    )]
-    Closed {
-        /// Name of the MCP server.
-        server: String,
-    },
 }
 
 impl McpError {
@@ -106,8 +64,11 @@ impl McpError {
             [] => "no server is configured".to_owned(),
             names => format!("the configured servers are {}", names.join(", ")),
         };
-        let server = server.escape_debug().take(64).collect();
-        Self::ServerNotFound { server, available }
+        let server: String = server.escape_debug().take(64).collect();
+        Self::Unavailable(format!(
+            "There is no MCP server `{server}`: {available}. Add it to .mcp.json, or remove it from \
+             the agent's tools."
+        ))
     }
 
     pub(super) fn tool_not_found(server: &str, tool: &str, listing: &ToolListing) -> Self {
@@ -120,11 +81,11 @@ impl McpError {
             (None, []) => "the server has no tools".to_owned(),
             (None, names) => format!("its tools are {}", names.join(", ")),
         };
-        Self::ToolNotFound {
-            server: server.to_owned(),
-            tool: tool.escape_debug().take(128).collect(),
-            available,
-        }
+        let tool: String = tool.escape_debug().take(128).collect();
+        Self::Unavailable(format!(
+            "The MCP server `{server}` has no tool `{tool}`: {available}. Name one of them in the \
+             agent's tools."
+        ))
     }
 }
 

@@ -133,12 +133,16 @@ impl ExitRecord {
     pub(super) fn sanitize_server_text(&self, text: &str) -> String {
         let text = self.redact_secrets(text);
         let printable = |c: char| if c.is_control() { ' ' } else { c };
-        let mut truncated: String = text.chars().take(REASON_CHARS_MAX).map(printable).collect();
-        if truncated.len() < text.len() {
-            truncated.push('…');
-        }
-        truncated.trim_end_matches('.').to_owned()
+        let text = truncated(text.chars().map(printable), REASON_CHARS_MAX);
+        text.trim_end_matches('.').to_owned()
     }
+}
+
+/// Returns a text of at most this many characters. A longer text ends with `…`.
+pub(super) fn truncated(mut text: impl Iterator<Item = char>, chars_max: usize) -> String {
+    let mut shown_text: String = text.by_ref().take(chars_max).collect();
+    shown_text.extend(text.next().map(|_| '…'));
+    shown_text
 }
 
 #[cfg(test)]

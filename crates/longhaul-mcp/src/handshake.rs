@@ -6,7 +6,7 @@ use std::time::Duration;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientInitializeError, RunningService};
 use rmcp::transport::Transport;
-use rmcp::{ClientLifecycleMode, Peer, RoleClient, ServiceError, serve_client_with_lifecycle};
+use rmcp::{ClientLifecycleMode, RoleClient, serve_client_with_lifecycle};
 use tokio::time::timeout;
 
 use crate::client_handler::McpClientHandler;
@@ -21,9 +21,6 @@ use crate::spec::{ServerSpec, ServerTransport, redacted_url};
 /// may exceed the timeout, and is then ready when it is started again.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// HTTP status with which a server rejects requests over its rate limit.
-const TOO_MANY_REQUESTS: u16 = 429;
-
 /// Which handshake requests are sent to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HandshakeMode {
@@ -31,27 +28,6 @@ pub(super) enum HandshakeMode {
     Auto,
     /// Send `initialize` only, because some servers exit on an unknown request.
     Legacy,
-}
-
-/// Name and version that a server reports about itself.
-#[derive(Debug, Clone)]
-pub(super) struct ServerInfo {
-    pub(super) name: String,
-    pub(super) version: String,
-    pub(super) protocol: String,
-}
-
-/// Returns the name and version that a server reports about itself, redacted and truncated.
-pub(super) fn server_info(peer: &Peer<RoleClient>, exit: &ExitRecord) -> ServerInfo {
-    let info = peer.peer_info();
-    let server = info.as_ref().and_then(|info| info.server_info.as_ref());
-    let protocol = info.as_ref().map(|info| info.protocol_version.as_str());
-    let sanitized = |text: Option<&str>| exit.sanitize_server_text(text.unwrap_or_default());
-    ServerInfo {
-        name: sanitized(server.map(|server| server.name.as_str())),
-        version: sanitized(server.map(|server| server.version.as_str())),
-        protocol: sanitized(protocol),
-    }
 }
 
 /// The SDK's client of one server.
@@ -128,31 +104,6 @@ pub(super) fn http_to_request_error(error: &HttpTransportError) -> RequestError 
     RequestError { may_have_been_sent: !is_expired, ..RequestError::new(error.to_string()) }
 }
 
-/// A request that a server rejected with only an HTTP status. The server is reachable, and other
-/// requests to it continue.
-pub(super) struct HttpRejection {
-    pub(super) reason: String,
-    /// Whether the server may have lost our MCP session.
-    pub(super) may_be_lost_session: bool,
-}
-
-/// Returns how a server rejected a request by HTTP status. `None` for any other error.
-pub(super) fn http_rejection(error: &ServiceError) -> Option<HttpRejection> {
-    let ServiceError::TransportSend(error) = error else {
-        return None;
-    };
-    let error = error.error.downcast_ref::<HttpTransportError>()?;
-    let mut status = None;
-    if let HttpTransportError::HttpStatus(status_error) = error {
-        status = Some(status_error.status);
-    }
-    let RequestError { reason, required_credentials, .. } = http_to_request_error(error);
-    let is_rejection = required_credentials == RequiredCredentials::Key
-        || status.is_some_and(|status| (400..500).contains(&status));
-    let may_be_lost_session = status != Some(TOO_MANY_REQUESTS);
-    is_rejection.then_some(HttpRejection { reason, may_be_lost_session })
-}
-
 const KEY_REQUIRED: &str = "the server requires a valid key";
 
 /// Creates the error for a server that could not be started, with a hint for the user.
@@ -167,18 +118,23 @@ pub(super) fn start_error(spec: &ServerSpec, exit: &ExitRecord, error: &RequestE
         None => exit.reason_with_last_stderr_line(&error.reason),
     };
     let needs_key = error.required_credentials == RequiredCredentials::Key;
-    let hint = match &spec.transport {
+    let hint = match needs_key {
+        true => "Set an Authorization header for the server in .mcp.json.".to_owned(),
+        false => start_hint(&spec.transport),
+    };
+    McpError::Start { server, reason, hint }
+}
+
+/// Returns what the user can do about a server that could not be started or reached in time.
+pub(super) fn start_hint(transport: &ServerTransport) -> String {
+    match transport {
         ServerTransport::Stdio { .. } => {
             "Run the server's command in a terminal to see its output; of our environment it gets \
              only PATH and the variables in `env` of .mcp.json."
                 .to_owned()
         }
-        ServerTransport::Http { .. } if needs_key => {
-            "Set an Authorization header for the server in .mcp.json.".to_owned()
-        }
         ServerTransport::Http { url, .. } => {
             format!("Check that the server is running at {}.", redacted_url(url))
         }
-    };
-    McpError::Start { server, reason, hint }
+    }
 }

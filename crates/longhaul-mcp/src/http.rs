@@ -140,13 +140,11 @@ fn follow_same_origin_redirect(attempt: redirect::Attempt<'_>) -> redirect::Acti
 
 /// Adds the MCP session id and the given headers to a request.
 fn add_session_and_headers(
-    mut request: RequestBuilder,
+    request: RequestBuilder,
     session: Option<&str>,
     headers: Headers,
 ) -> RequestBuilder {
-    for (name, value) in headers {
-        request = request.header(name, value);
-    }
+    let request = request.headers(headers.into_iter().collect());
     match session {
         Some(session) => request.header(SESSION_HEADER, session),
         None => request,

@@ -10,10 +10,12 @@ use std::time::Duration;
 use reqwest::header::{HeaderMap, WWW_AUTHENTICATE};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage};
+use rmcp::transport::auth::WWWAuthenticateParams;
 use rmcp::transport::streamable_http_client::{AuthRequiredError, StreamableHttpError};
 use tokio::time::timeout;
 
 use crate::auth::context::AccessToken;
+use crate::auth::error::rejection_message;
 use crate::auth::server_login::ServerLogin;
 use crate::http_client::{RequestError, RequiredCredentials};
 
@@ -89,7 +91,12 @@ impl AuthorizedClient {
             return Ok(response);
         }
         let challenge = www_authenticate_header(response.headers());
-        match login.explain_rejection(status, challenge, &sent) {
+        let params = WWWAuthenticateParams::parse(challenge, &login.url);
+        // The scopes of a challenge are requested at the next login.
+        if status != StatusCode::FORBIDDEN || params.is_insufficient_scope() {
+            login.context.set_last_challenge(challenge);
+        }
+        match rejection_message(&login.server, status, &params, &sent) {
             Some(reason) => Err(transport_error(RequestError::login_required(reason, false))),
             None => Ok(response),
         }

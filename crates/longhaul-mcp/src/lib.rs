@@ -35,11 +35,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
 use longhaul_core::port::tool::{RunClaimId, Tool};
-use longhaul_core::time::{Clock, Millis};
+use longhaul_core::time::Clock;
 use tokio::time::timeout;
 
 use crate::auth::error::login_command;
-use crate::auth::server_login::ServerLogin;
 use crate::http_auth::LOGIN_TIMEOUT_MAX;
 use crate::http_client::RequiredCredentials;
 use crate::reconnect::{ReconnectingServer, ServerSetup};
@@ -51,36 +50,15 @@ pub use crate::auth::credential_file::CredentialFileError;
 pub use crate::auth::error::LoginError;
 pub use crate::auth::login_flow::{LoginRequest, PendingLogin};
 pub use crate::auth::redaction::{partial_token_suffix_len, redact_tokens};
-pub use crate::auth::server_login::LoginStatus;
+pub use crate::auth::server_login::{LoginStatus, ServerLogin};
 pub use crate::error::McpError;
-pub use crate::listing::ListedTool;
+pub use crate::listing::{ListedTool, ServerCheckReport};
 pub use crate::spec::{ServerSpec, ServerTransport, StartCheck};
 pub use longhaul_core::oauth::OAuthConfig;
 
-/// Result of checking a server: its identity and its tools.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ServerCheckReport {
-    /// Name that the server reports for itself.
-    pub name: String,
-    /// Version that the server reports for itself.
-    pub version: String,
-    /// Negotiated revision of the MCP protocol.
-    pub protocol: String,
-    /// Tools the server offers.
-    pub tools: Vec<ListedTool>,
-    /// What was skipped or truncated in the tool list, and why.
-    pub notes: Vec<String>,
-    pub duration: Millis,
-}
-
 /// The configured servers of a project. Cheap to clone; clones share state.
 #[derive(Clone)]
-pub struct McpServers(Arc<McpServersInner>);
-
-struct McpServersInner {
-    servers: BTreeMap<String, ConfiguredServer>,
-    clock: Arc<dyn Clock>,
-}
+pub struct McpServers(Arc<BTreeMap<String, ConfiguredServer>>);
 
 /// A configured server and its connections.
 struct ConfiguredServer {
@@ -141,13 +119,12 @@ impl McpServers {
             };
             (setup.spec.name.clone(), ConfiguredServer::new(setup))
         });
-        let servers = servers.collect();
-        Self(Arc::new(McpServersInner { servers, clock }))
+        Self(Arc::new(servers.collect()))
     }
 
     /// Returns the names of the configured servers, sorted.
     pub fn server_names(&self) -> Vec<String> {
-        self.0.servers.keys().cloned().collect()
+        self.0.keys().cloned().collect()
     }
 
     /// Returns the tools of a server, or only the named tool. Starts the server and fetches its
@@ -201,25 +178,22 @@ impl McpServers {
     /// connection was already open.
     pub async fn check_server(&self, server: &str) -> Result<ServerCheckReport, McpError> {
         let configured = self.find_server(server)?;
-        let started = self.0.clock.monotonic_nanos();
+        let started = configured.setup.clock.monotonic_time();
         let (connection, is_temporary) = match configured.shared.current_connection() {
             Some(connection) => (connection, false),
             None => (Arc::new(configured.setup.connect_for_check().await?), true),
         };
         let listing = connection.tool_listing().await;
-        let server_info = connection.server_info();
+        let identity = connection.identity_report();
         if is_temporary {
             connection.close().await;
         }
         let listing = listing.map_err(|error| connection.to_mcp_error(&error))?;
-        let elapsed_ms = self.0.clock.monotonic_nanos().saturating_sub(started) / 1_000_000;
         Ok(ServerCheckReport {
-            name: server_info.name,
-            version: server_info.version,
-            protocol: server_info.protocol,
             tools: listing.tools.clone(),
             notes: listing.notes.clone(),
-            duration: Millis(elapsed_ms),
+            duration: configured.setup.clock.monotonic_time().minus(started),
+            ..identity
         })
     }
 
@@ -241,35 +215,8 @@ impl McpServers {
         }
     }
 
-    /// Returns whether a server publishes OAuth metadata, even if it also accepts anonymous
-    /// clients.
-    pub async fn advertises_login(&self, server: &str) -> Result<bool, LoginError> {
-        self.login(server)?.is_advertised().await
-    }
-
-    /// Starts a login at a server. The caller has to open the returned authorization URL in a
-    /// browser.
-    pub async fn begin_login(
-        &self,
-        server: &str,
-        request: &LoginRequest,
-    ) -> Result<PendingLogin, LoginError> {
-        self.login(server)?.start(request).await
-    }
-
-    /// Returns the status of the login at a server. `None` means nobody is logged in.
-    pub fn login_status(&self, server: &str) -> Result<Option<LoginStatus>, LoginError> {
-        Ok(self.login(server)?.status()?)
-    }
-
-    /// Deletes the login at a server. Returns whether the user was logged in. The authorization
-    /// server is not contacted.
-    pub async fn logout(&self, server: &str) -> Result<bool, LoginError> {
-        Ok(self.login(server)?.log_out().await?)
-    }
-
     /// Returns the login at a server. The error says why the server has none.
-    fn login(&self, server: &str) -> Result<ServerLogin, LoginError> {
+    pub fn login(&self, server: &str) -> Result<ServerLogin, LoginError> {
         let spec = &self.find_server(server)?.setup.spec;
         ServerLogin::from_spec(spec).ok_or_else(|| {
             let reason = match &spec.transport {
@@ -282,14 +229,15 @@ impl McpServers {
                      to store a login in"
                 }
             };
-            LoginError::Unsupported { server: server.to_owned(), reason: reason.to_owned() }
+            let message = format!("The MCP server `{server}` does not use a login: {reason}.");
+            LoginError::Failed(message)
         })
     }
 
     /// Closes the servers that were started only for this claim (a worker's exclusive right to
     /// drive a run).
     pub async fn close_servers_of_claim(&self, claim: RunClaimId) {
-        let servers = self.0.servers.values();
+        let servers = self.0.values();
         let servers = servers.filter_map(|server| server.lock_of_claims().remove(&claim));
         let servers: Vec<Arc<ReconnectingServer>> = servers.collect();
         join_all(servers.iter().map(|server| server.close())).await;
@@ -298,7 +246,7 @@ impl McpServers {
     /// Closes all servers permanently. Call [`McpServers::finish_token_refreshes`] afterwards.
     pub async fn close_all_servers(&self) {
         let mut all = Vec::new();
-        for server in self.0.servers.values() {
+        for server in self.0.values() {
             all.push(Arc::clone(&server.shared));
             all.extend(std::mem::take(&mut *server.lock_of_claims()).into_values());
         }
@@ -308,13 +256,13 @@ impl McpServers {
     /// Waits a limited time for token refreshes that are in flight: only their responses hold the
     /// next refresh token. Call it after [`McpServers::close_all_servers`], because closing may start a refresh.
     pub async fn finish_token_refreshes(&self) {
-        let servers = self.0.servers.values();
+        let servers = self.0.values();
         let logins = servers.filter_map(|server| server.setup.spec.transport.login_context());
         join_all(logins.map(LoginContext::shut_down)).await;
     }
 
     fn find_server(&self, server: &str) -> Result<&ConfiguredServer, McpError> {
-        let found = self.0.servers.get(server);
+        let found = self.0.get(server);
         found.ok_or_else(|| McpError::server_not_found(server, &self.server_names()))
     }
 }

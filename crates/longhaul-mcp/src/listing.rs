@@ -8,8 +8,10 @@ use std::collections::BTreeSet;
 use longhaul_core::id::ToolName;
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::port::tool::ToolSpec;
+use longhaul_core::time::Millis;
 use serde_json::Value;
 
+use crate::exit::truncated;
 use crate::schema_check::SchemaChecker;
 use crate::spec::{ServerSpec, is_valid_tool_name, prefixed_tool_name};
 
@@ -32,6 +34,22 @@ pub struct ListedTool {
     pub class: EffectClass,
     /// Schema of the tool's structured results. `None` means the tool declares no usable schema.
     pub output_schema: Option<Value>,
+}
+
+/// Result of checking a server: its identity and its tools.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ServerCheckReport {
+    /// Name that the server reports for itself.
+    pub name: String,
+    /// Version that the server reports for itself.
+    pub version: String,
+    /// Negotiated revision of the MCP protocol.
+    pub protocol: String,
+    /// Tools the server offers.
+    pub tools: Vec<ListedTool>,
+    /// What was skipped or truncated in the tool list, and why.
+    pub notes: Vec<String>,
+    pub duration: Millis,
 }
 
 /// The usable tools of a server, with notes about the skipped ones.
@@ -110,11 +128,12 @@ fn parse_tool(
     let output_schema = output_schema.filter(|_| schema_problem.is_none()).cloned();
     let text = tool["description"].as_str();
     let title = tool["title"].as_str().or(tool["annotations"]["title"].as_str());
-    let description = text.or(title).unwrap_or_default();
+    let is_allowed = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
+    let description = text.or(title).unwrap_or_default().chars().filter(is_allowed);
     let listed = ListedTool {
         spec: ToolSpec {
             name,
-            description: sanitize_tool_description(description),
+            description: truncated(description, DESCRIPTION_CHARS_MAX),
             schema: schema.clone(),
             can_verify: false,
             // A model that gets the result "unknown" simply calls again, so a person is asked.
@@ -140,16 +159,6 @@ fn effect_class(spec: &ServerSpec, annotations: &Value) -> EffectClass {
     } else {
         EffectClass::Once
     }
-}
-
-fn sanitize_tool_description(text: &str) -> String {
-    let is_allowed = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
-    let mut truncated: String =
-        text.chars().filter(is_allowed).take(DESCRIPTION_CHARS_MAX).collect();
-    if text.chars().nth(DESCRIPTION_CHARS_MAX).is_some() {
-        truncated.push('…');
-    }
-    truncated
 }
 
 #[cfg(test)]

@@ -52,8 +52,10 @@ pub(super) struct ProgressSink(pub(super) Arc<dyn Progress>);
 #[derive(Debug, Default)]
 pub(super) struct Observations {
     counts: Mutex<MessageCounts>,
-    list_changes: AtomicU64,
-    idle_limit_exceeded: Notify,
+    /// How often the server has reported a change of its tool list.
+    pub(super) list_changes: AtomicU64,
+    /// Notified when the server has written too much while no call was in flight.
+    pub(super) idle_limit_exceeded: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -81,11 +83,6 @@ struct PendingRequest {
 impl Observations {
     fn lock(&self) -> MutexGuard<'_, MessageCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns how often the server has reported a change of its tool list.
-    pub(super) fn tool_list_change_count(&self) -> u64 {
-        self.list_changes.load(Ordering::Acquire)
     }
 
     /// Returns the progress receivers of the calls in flight whose token fits.
@@ -210,7 +207,7 @@ impl Observations {
     }
 
     /// Counts output of the server unless a call is in flight. Returns whether the output is within
-    /// the limit; if not, wakes `wait_for_idle_flood`.
+    /// the limit; if not, notifies `idle_limit_exceeded`.
     pub(super) fn count_idle_output(&self, bytes: usize) -> bool {
         let mut counts = self.lock();
         if counts.pending.values().any(|request| request.is_call) {
@@ -224,11 +221,6 @@ impl Observations {
             self.idle_limit_exceeded.notify_one();
         }
         is_within
-    }
-
-    /// Waits until the server has written too much while no call was in flight.
-    pub(super) async fn wait_for_idle_flood(&self) {
-        self.idle_limit_exceeded.notified().await;
     }
 
     /// Starts to count idle output again after every window, until the future is dropped.

@@ -15,10 +15,10 @@ use tokio::time::timeout;
 
 use crate::connection::{McpConnection, ServerRequestError};
 use crate::error::McpError;
-use crate::handshake::HandshakeMode;
+use crate::handshake::{HandshakeMode, start_hint};
 use crate::listing::ToolListing;
 use crate::shared_task::SharedTask;
-use crate::spec::{ServerSpec, ServerTransport, StartCheck, redacted_url};
+use crate::spec::{ServerSpec, ServerTransport, StartCheck};
 
 /// Number of consecutive failures after which a stdio server is reported as failing.
 const FAILURES_MAX: u32 = 5;
@@ -103,11 +103,6 @@ impl ReconnectingServer {
         &self.connector.setup.spec
     }
 
-    /// Returns the current time of the monotonic clock.
-    pub(super) fn monotonic_now(&self) -> Millis {
-        self.connector.setup.clock.monotonic_time()
-    }
-
     /// Returns the current connection. `None` if there is no usable connection.
     pub(super) fn current_connection(&self) -> Option<Arc<McpConnection>> {
         // The lock is held while a connection is being opened, so there is none yet.
@@ -152,14 +147,7 @@ impl ReconnectingServer {
         Err(McpError::Start {
             server: spec.name.clone(),
             reason: format!("the server was not ready within {secs} s"),
-            hint: match &spec.transport {
-                ServerTransport::Stdio { .. } => {
-                    "Run the server's command in a terminal to see why it is slow.".to_owned()
-                }
-                ServerTransport::Http { url, .. } => {
-                    format!("Check that the server responds at {}.", redacted_url(url))
-                }
-            },
+            hint: start_hint(&spec.transport),
         })
     }
 
@@ -204,7 +192,10 @@ impl ServerConnector {
     }
 
     fn closed_error(&self) -> McpError {
-        McpError::Closed { server: self.setup.spec.name.clone() }
+        let server = &self.setup.spec.name;
+        McpError::Unavailable(format!(
+            "The MCP server `{server}` is closed: this worker or this run is ending. Start it again."
+        ))
     }
 
     /// Drops the connection to a program that has changed since, and forgets its failures, if the
@@ -225,9 +216,9 @@ impl ServerConnector {
     fn check_start(&self) -> Result<Option<Hash>, McpError> {
         let server = &self.setup.spec.name;
         let version = self.setup.start_check.as_ref().map(|check| check.check_start(server));
-        version
-            .transpose()
-            .map_err(|reason| McpError::StartRefused { server: server.clone(), reason })
+        version.transpose().map_err(|reason| {
+            McpError::Unavailable(format!("The MCP server `{server}` is not started: {reason}"))
+        })
     }
 
     async fn connect_under_lock(&self, state: &mut ConnectorState) -> ConnectResult {
@@ -316,7 +307,7 @@ impl ServerSetup {
 
     /// Starts the server or connects to it, and remembers the handshake mode that worked.
     async fn connect(&self, mode: HandshakeMode) -> Result<McpConnection, McpError> {
-        let result = McpConnection::connect(&self.spec, mode).await;
+        let result = McpConnection::connect(&self.spec, mode, &self.clock).await;
         let is_legacy = |connection: &McpConnection| connection.uses_legacy_protocol();
         let needs_legacy = result.as_ref().is_ok_and(is_legacy);
         self.needs_legacy_handshake.store(needs_legacy, Ordering::Release);

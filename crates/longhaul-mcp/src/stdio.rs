@@ -168,14 +168,10 @@ impl StdioTransport {
         exit: &Arc<ExitRecord>,
     ) -> Result<Self, String> {
         let mut command = build_server_command(transport)?;
-        let mut process = ServerProcess::start(&mut command).map_err(|error| match transport {
-            ServerTransport::Stdio { command, .. } => {
-                format!(
-                    "`{}` could not be run: {error}",
-                    command.escape_debug().take(200).collect::<String>()
-                )
-            }
-            ServerTransport::Http { .. } => error.to_string(),
+        let mut process = ServerProcess::start(&mut command).map_err(|error| {
+            let program = command.as_std().get_program().to_string_lossy();
+            let program: String = program.escape_debug().take(200).collect();
+            format!("`{program}` could not be run: {error}")
         })?;
         let child = &mut process.child;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -206,7 +202,7 @@ impl StdioTransport {
         let line = match self.process.status {
             None => tokio::select! {
                 biased;
-                () = self.observations.wait_for_idle_flood() => {
+                () = self.observations.idle_limit_exceeded.notified() => {
                     self.stop_idle_flood();
                     return None;
                 }

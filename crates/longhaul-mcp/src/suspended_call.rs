@@ -55,7 +55,7 @@ pub(super) struct CallState {
     /// person counts.
     rounds: u32,
     /// Responses to the server's input requests that were not sent yet, by the key of the request.
-    responses: InputResponses,
+    pub(super) responses: InputResponses,
     /// Questions of the server that a person has not answered yet. The first one is being asked.
     /// The runtime redacts them: the name of this field is `SuspendedToolCall::QUESTIONS_KEY`.
     questions: Vec<OpenQuestion>,
@@ -101,22 +101,11 @@ impl CallState {
         !self.questions.is_empty()
     }
 
-    /// Returns whether there are answers to the server's questions that were not sent to it yet.
-    pub(super) fn has_unsent_responses(&self) -> bool {
-        !self.responses.is_empty()
-    }
-
     /// Adds the responses to the server's input requests and the server's `requestState` to the
     /// parameters of a call.
     pub(super) fn add_responses_to_call(&self, params: &mut CallToolRequestParams) {
         params.request_state.clone_from(&self.request_state);
-        params.input_responses = self.has_unsent_responses().then(|| self.responses.clone());
-    }
-
-    /// Returns the responses to the server's input requests that were not sent yet, by the key of
-    /// the request.
-    pub(super) fn unsent_responses(&self) -> InputResponses {
-        self.responses.clone()
+        params.input_responses = (!self.responses.is_empty()).then(|| self.responses.clone());
     }
 
     /// Records that the server has received the responses to its input requests.

@@ -14,7 +14,6 @@ use longhaul_core::port::tool::{
     ToolResumption, ToolSpec,
 };
 use longhaul_core::raw::RawJson;
-use longhaul_core::time::Millis;
 use rmcp::model::{
     CallToolRequestParams, CancelTaskParams, CancelTaskRequest, ClientRequest, ErrorCode,
     GetTaskParams, GetTaskRequest, JsonObject, UpdateTaskParams, UpdateTaskRequest,
@@ -105,7 +104,7 @@ impl McpTool {
     fn to_tool_failure(&self, error: ServerRequestError) -> ToolFailure {
         let server = &self.server.spec().name;
         match error {
-            ServerRequestError::Rejected(message)
+            ServerRequestError::Rejected { message, .. }
             | ServerRequestError::LoginRequired { reason: message, .. } => {
                 ToolFailure::new(format!("the server `{server}` rejected the call: {message}"))
             }
@@ -146,10 +145,7 @@ impl McpTool {
         let mut may_retry = self.may_repeat();
         loop {
             let connection = self.connect().await?;
-            let mut recorder = CallOutcomeRecorder::new(&self.server, &connection);
-            let result = connection.call_tool(params.clone(), &ctx.progress).await;
-            recorder.is_answered = true;
-            match result {
+            match connection.call_tool(params.clone(), &ctx.progress).await {
                 Ok(answer) => return Ok(answer),
                 Err(ServerRequestError::Disconnected { can_retry: true, .. }) if may_retry => {
                     may_retry = false
@@ -212,8 +208,8 @@ impl McpTool {
 
     /// Sends the answers that were not sent yet, and returns the state of the task.
     async fn exchange_task(&self, id: &str, state: &mut CallState) -> TaskResult {
-        if state.has_unsent_responses() {
-            let params = UpdateTaskParams::new(id, state.unsent_responses());
+        if !state.responses.is_empty() {
+            let params = UpdateTaskParams::new(id, state.responses.clone());
             let update = UpdateTaskRequest::new(params);
             self.send_task_request(ClientRequest::UpdateTaskRequest(update)).await?;
             state.record_sent_responses();
@@ -302,35 +298,6 @@ struct TaskRequestError {
     is_unknown_task: bool,
 }
 
-/// Records on the connection, at the end of a call, whether the server answered or the call timed
-/// out.
-struct CallOutcomeRecorder<'a> {
-    server: &'a ReconnectingServer,
-    connection: &'a McpConnection,
-    /// Start time of the call on the monotonic clock.
-    started: Millis,
-    is_answered: bool,
-}
-
-impl<'a> CallOutcomeRecorder<'a> {
-    fn new(server: &'a ReconnectingServer, connection: &'a McpConnection) -> Self {
-        Self { server, connection, started: server.monotonic_now(), is_answered: false }
-    }
-}
-
-impl Drop for CallOutcomeRecorder<'_> {
-    fn drop(&mut self) {
-        let elapsed = self.server.monotonic_now().minus(self.started);
-        // The caller's timeout started slightly earlier than this watch.
-        let max_duration = Millis(self.server.spec().timeout.0 / 10 * 9);
-        if self.is_answered {
-            self.connection.record_answered_call();
-        } else if elapsed >= max_duration {
-            self.connection.record_timed_out_call();
-        }
-    }
-}
-
 /// `predict_effects` is not implemented: only the server knows what a call would change, and its
 /// hints, such as `readOnlyHint`, can't be verified.
 #[async_trait]
@@ -404,7 +371,7 @@ impl Tool for McpTool {
                     let result = state.record_input_required(&answer, &*ctx.progress);
                     result.map_err(|reason| self.server_misbehavior_failure(&reason))?;
                     // The server asks for nothing, so it only needs more time.
-                    if !state.has_question() && !state.has_unsent_responses() {
+                    if !state.has_question() && state.responses.is_empty() {
                         tokio::time::sleep(RETRY_DELAY * (1 << attempt.min(5))).await;
                     }
                 }

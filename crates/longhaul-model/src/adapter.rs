@@ -184,15 +184,6 @@ impl<W: ProviderApi> ModelAdapter<W> {
         })
     }
 
-    /// Returns the name of the model that replied, with secrets redacted. The name that was
-    /// requested is never redacted, even if it equals the value of a secret header.
-    fn redacted_model_name(&self, model_name: Option<String>) -> String {
-        match model_name {
-            Some(model_name) if model_name != self.model => self.redact(&model_name),
-            Some(_) | None => self.model.clone(),
-        }
-    }
-
     fn redact(&self, text: &str) -> String {
         self.endpoint.secrets.redact(text).into_owned()
     }
@@ -239,7 +230,7 @@ impl<W: ProviderApi> ModelAdapter<W> {
                 conversation.push(&self.wire, message, &encoded_images);
             }
             remaining_dropped =
-                remaining_dropped.saturating_sub(images::sendable_image_count(message));
+                remaining_dropped.saturating_sub(images::sendable_images(message).count());
         }
         let placeholders = conversation.placeholders(&self.wire);
         let parts = RequestParts {
@@ -295,7 +286,10 @@ impl<W: ProviderApi> Model for ModelAdapter<W> {
             stop: stop.map_unknown_stop_reason(|text| self.redact(&text)),
             usage,
             cost: self.pricing.price.map(|price| price.cost(usage)),
-            model: self.redacted_model_name(model),
+            // The requested name is never redacted, even if it equals the value of a secret header.
+            model: model
+                .filter(|name| *name != self.model)
+                .map_or_else(|| self.model.clone(), |name| self.redact(&name)),
             output: None,
         })
     }

@@ -67,7 +67,15 @@ pub(crate) struct Pieces<'a> {
     message_index: usize,
 }
 
-impl Pieces<'_> {
+impl<'a> Pieces<'a> {
+    const fn new(
+        images: &'a EncodedImages,
+        ids: &'a mut ToolCallIds,
+        message_index: usize,
+    ) -> Self {
+        Self { images, pieces: Vec::new(), pending_calls: Vec::new(), ids, message_index }
+    }
+
     /// Adds a piece: the given value, encoded as JSON. The bytes of raw JSON are not changed.
     pub(crate) fn add_piece(&mut self, role: Role, value: &impl Serialize) {
         let json = RawJson::from_serialize(value);
@@ -143,13 +151,7 @@ impl EncodedConversation {
         let last = self.messages.last();
         let (pending, previous_bytes) =
             last.map_or((&[][..], 0), |last| (&last.pending_calls, last.cumulative_bytes));
-        let mut out = Pieces {
-            images,
-            pieces: Vec::new(),
-            pending_calls: Vec::new(),
-            ids: &mut self.ids,
-            message_index: self.messages.len(),
-        };
+        let mut out = Pieces::new(images, &mut self.ids, self.messages.len());
         match &**message {
             Message::User(parts) => {
                 encode_placeholder_results(encoder, &mut out, pending);
@@ -177,13 +179,7 @@ impl EncodedConversation {
     /// result.
     pub(crate) fn placeholders(&mut self, encoder: &impl MessageEncoder) -> Vec<Piece> {
         let images = EncodedImages::default();
-        let mut out = Pieces {
-            images: &images,
-            pieces: Vec::new(),
-            pending_calls: Vec::new(),
-            message_index: self.messages.len(),
-            ids: &mut self.ids,
-        };
+        let mut out = Pieces::new(&images, &mut self.ids, self.messages.len());
         if let Some(last) = self.messages.last() {
             encode_placeholder_results(encoder, &mut out, &last.pending_calls);
         }
@@ -215,11 +211,19 @@ fn encode_tool_results<T: MessageEncoder>(
     pending: Vec<PendingCall>,
     results: &[ToolResult],
 ) {
-    let MatchedToolResults { matched, missing, orphans } = match_tool_results(pending, results);
+    let mut unmatched: Vec<Option<&ToolResult>> = results.iter().map(Some).collect();
+    let (mut matched, mut missing) = (Vec::new(), Vec::new());
+    for pending in pending {
+        match index_of_result(&unmatched, &pending).and_then(|index| unmatched[index].take()) {
+            None => missing.push(pending),
+            Some(result) => matched.push((pending, result)),
+        }
+    }
     for (pending, result) in &matched {
         encoder.encode_tool_result(out, &pending.id, result);
     }
     let user_messages = encoder.messages_after_results(&matched, out.images);
+    let orphans: Vec<&ToolResult> = unmatched.into_iter().flatten().collect();
     if orphans.is_empty() && user_messages.is_empty() {
         out.pending_calls = missing;
         return;
@@ -251,29 +255,8 @@ pub(crate) struct PendingCall {
     pub(crate) index: usize,
 }
 
-/// Tool results matched to tool calls: calls with a result, calls without one, and results without
-/// a call.
-#[derive(Debug)]
-struct MatchedToolResults<'a> {
-    /// Calls with their results, in the order of the calls.
-    matched: Vec<(PendingCall, &'a ToolResult)>,
-    missing: Vec<PendingCall>,
-    orphans: Vec<&'a ToolResult>,
-}
-
-/// Matches tool results to calls by call index, or else by the provider's call ID.
-fn match_tool_results(pending: Vec<PendingCall>, results: &[ToolResult]) -> MatchedToolResults<'_> {
-    let mut unmatched: Vec<Option<&ToolResult>> = results.iter().map(Some).collect();
-    let (mut matched, mut missing) = (Vec::new(), Vec::new());
-    for pending in pending {
-        match index_of_result(&unmatched, &pending).and_then(|index| unmatched[index].take()) {
-            None => missing.push(pending),
-            Some(result) => matched.push((pending, result)),
-        }
-    }
-    MatchedToolResults { matched, missing, orphans: unmatched.into_iter().flatten().collect() }
-}
-
+/// Returns the position of the result of a call, found by call index, or else by the provider's call
+/// ID.
 fn index_of_result(unmatched: &[Option<&ToolResult>], pending: &PendingCall) -> Option<usize> {
     let has_matching_id =
         |result: &ToolResult| result.id.is_empty() || result.id == pending.original_id;

@@ -87,24 +87,8 @@ impl ErrorMapper<'_> {
 
     /// Maps an error of the connection or of the HTTP transport to a failure.
     pub(crate) fn http_error(&self, error: &HttpError, headers: Option<&HeaderMap>) -> Failure {
-        let class = match error {
-            HttpError::InvalidBaseUrl(_) | HttpError::ClientSetup(_) => {
-                FailureClass::InvalidRequest
-            }
-            HttpError::ConnectTimeout(_)
-            | HttpError::ResponseTimeout(_)
-            | HttpError::IdleTimeout(_)
-            | HttpError::StallTimeout(_) => FailureClass::Timeout,
-            HttpError::Connect(_)
-            | HttpError::ConnectionClosed(_)
-            | HttpError::ConnectionLost(_)
-            | HttpError::UnexpectedEof => FailureClass::Network,
-            HttpError::ResponseTooLarge(_)
-            | HttpError::EventTooLarge(_)
-            | HttpError::InvalidUtf8 => FailureClass::Server,
-        };
         let message = format!("{}: {error}", self.provider);
-        self.failure(class, &message, headers.map(|headers| (200, headers)))
+        self.failure(error.class, &message, headers.map(|headers| (200, headers)))
     }
 
     /// Parses an error body that may be truncated. A partial secret at the end of the body is

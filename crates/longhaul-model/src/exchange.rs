@@ -211,13 +211,11 @@ impl ProviderEndpoint {
     ) -> Result<(), ReplyError> {
         let stall = self.http.limits().stall;
         let mut events = SseStream::new(response);
-        loop {
-            let effect =
-                tokio::time::timeout(stall, read_until_progress(&mut events, decoder, sink)).await;
-            match effect.map_err(|_| HttpError::StallTimeout(stall))?? {
-                EventEffect::Done => break,
-                EventEffect::Progress | EventEffect::Ignored => {}
-            }
+        let mut effect = EventEffect::Ignored;
+        while effect != EventEffect::Done {
+            let next = read_until_progress(&mut events, decoder, sink);
+            let next = tokio::time::timeout(stall, next).await;
+            effect = next.map_err(|_| HttpError::stall_timeout(stall))??;
         }
         events.drain_body().await;
         Ok(())
@@ -271,13 +269,13 @@ async fn read_until_progress(
             }
             // A truncated event means that the stream ended early, not that the event is malformed.
             Err(DecodeError::Malformed(_)) if event.is_truncated => {
-                return Err(HttpError::UnexpectedEof.into());
+                return Err(HttpError::unexpected_eof().into());
             }
             Err(error) => return Err(ReplyError::Decode(error)),
         }
     }
     match decoder.is_complete_at_eof() {
         true => Ok(EventEffect::Done),
-        false => Err(HttpError::UnexpectedEof.into()),
+        false => Err(HttpError::unexpected_eof().into()),
     }
 }

@@ -6,20 +6,20 @@
 
 mod client;
 pub(crate) mod error;
-mod limits;
 pub(crate) mod response;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, RequestBuilder, Url};
+use tokio::sync::OnceCell;
 
 use crate::http::client::ConnectionCounter;
 use crate::http::response::LimitedResponse;
 
 pub use crate::http::error::HttpError;
-pub use crate::http::limits::HttpLimits;
+pub use crate::http::response::HttpLimits;
 
 type ResponseResult = Result<LimitedResponse, HttpError>;
 
@@ -27,7 +27,7 @@ type ResponseResult = Result<LimitedResponse, HttpError>;
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     /// The HTTP client, created on first use, because creating it loads the system's certificates.
-    client: Arc<OnceLock<Client>>,
+    client: Arc<OnceCell<Client>>,
     base: Url,
     limits: HttpLimits,
     conn_counter: ConnectionCounter,
@@ -44,12 +44,10 @@ impl HttpClient {
         })
     }
 
-    fn get_or_build_client(&self) -> Result<&Client, HttpError> {
-        if let Some(client) = self.client.get() {
-            return Ok(client);
-        }
-        let client = client::build_client(&self.base, self.limits.connect, &self.conn_counter)?;
-        Ok(self.client.get_or_init(|| client))
+    async fn get_or_build_client(&self) -> Result<&Client, HttpError> {
+        let build =
+            || async { client::build_client(&self.base, self.limits.connect, &self.conn_counter) };
+        self.client.get_or_try_init(build).await
     }
 
     /// Returns the timeouts and size limits of each exchange.
@@ -72,17 +70,9 @@ impl HttpClient {
         url
     }
 
-    /// Returns the URL of the given path directly below the base URL.
-    pub(crate) fn join_base_url(&self, path: &str) -> Url {
-        let mut url = self.base.clone();
-        let base_path = self.base.path().trim_end_matches('/');
-        url.set_path(&format!("{base_path}/{path}"));
-        url
-    }
-
     /// Sends a GET request, without retries.
     pub(crate) async fn get(&self, url: &Url, headers: &HeaderMap) -> ResponseResult {
-        let request = self.get_or_build_client()?.get(url.clone()).headers(headers.clone());
+        let request = self.get_or_build_client().await?.get(url.clone()).headers(headers.clone());
         self.execute(request).await
     }
 
@@ -94,24 +84,21 @@ impl HttpClient {
     pub(crate) async fn post(&self, url: &Url, headers: &HeaderMap, body: Bytes) -> ResponseResult {
         let connections_before = self.conn_counter.total_connections();
         let result = self.send_post(url, headers, body.clone()).await;
-        match result {
-            Err(HttpError::ConnectionClosed(_))
-                if self.conn_counter.total_connections() == connections_before =>
-            {
-                self.send_post(url, headers, body).await
-            }
-            Ok(_) | Err(_) => result,
+        let is_closed = result.as_ref().is_err_and(|error| error.is_connection_closed);
+        match is_closed && self.conn_counter.total_connections() == connections_before {
+            true => self.send_post(url, headers, body).await,
+            false => result,
         }
     }
 
     async fn send_post(&self, url: &Url, headers: &HeaderMap, body: Bytes) -> ResponseResult {
-        let request = self.get_or_build_client()?.post(url.clone()).headers(headers.clone());
+        let request = self.get_or_build_client().await?.post(url.clone()).headers(headers.clone());
         self.execute(request.body(body)).await
     }
 
     async fn execute(&self, request: RequestBuilder) -> ResponseResult {
         let response = tokio::time::timeout(self.limits.first_byte, request.send()).await;
-        let response = response.map_err(|_| HttpError::ResponseTimeout(self.limits.first_byte))?;
+        let response = response.map_err(|_| HttpError::response_timeout(self.limits.first_byte))?;
         let response =
             response.map_err(|error| HttpError::from_send_error(error, self.limits.connect))?;
         Ok(LimitedResponse::new(response, self.limits))

@@ -49,12 +49,7 @@ impl EncodedImages {
     }
 }
 
-/// Returns the number of images in a message that can be sent.
-pub(crate) fn sendable_image_count(message: &Message) -> usize {
-    sendable_images(message).count()
-}
-
-fn sendable_images(message: &Message) -> impl Iterator<Item = &ImageRef> {
+pub(crate) fn sendable_images(message: &Message) -> impl Iterator<Item = &ImageRef> {
     let (user_parts, results): (&[Part], &[ToolResult]) = match message {
         Message::User(parts) => (parts, &[]),
         Message::Results(results) => (&[], results),

@@ -56,10 +56,13 @@ impl JsonObject {
         found.map(|(_, value)| value)
     }
 
-    /// Removes the field with this name and returns its value.
+    /// Removes the field with this name and returns its value. If there are several fields with
+    /// the name, all are removed, and the value of the first is returned.
     pub(crate) fn take_field(&mut self, name: &str) -> Option<RawJson> {
         let index = self.0.iter().position(|(field_name, _)| field_name == name)?;
-        Some(self.0.remove(index).1)
+        let (_, value) = self.0.remove(index);
+        self.0.retain(|(field_name, _)| field_name != name);
+        Some(value)
     }
 
     /// Removes a string field and returns its text. A field that is not a string stays.

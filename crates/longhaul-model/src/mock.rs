@@ -5,7 +5,6 @@
 //! delays; the caller sends it.
 
 mod api_error;
-mod attempts;
 mod fault;
 mod mock_reply;
 mod render;
@@ -14,8 +13,9 @@ mod request;
 mod response;
 mod scripts;
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use longhaul_core::id::RunId;
@@ -25,14 +25,13 @@ use longhaul_core::time::{Millis, Timestamp};
 use serde_json::{Value, json};
 
 use crate::mock::api_error::ApiError;
-use crate::mock::attempts::FailedAttemptCounter;
 use crate::mock::fault::Fault;
 use crate::mock::mock_reply::MockReply;
 use crate::mock::reply_ids::ReplyIdGenerator;
 use crate::mock::request::ParsedRequest;
 use crate::scripted::render::TemplateRenderer;
 use crate::scripted::reply;
-use crate::scripted::script::Script;
+use crate::scripted::script::{Script, ScriptedUsage};
 
 pub use crate::mock::fault::{FaultSettings, RecurringFailure};
 pub use crate::mock::response::{ApiKind, MockBody, MockResponse, ResponseTermination};
@@ -130,7 +129,9 @@ impl MockProvider {
             Some(Fault::Status(status)) => Some(status),
             Some(Fault::Cut | Fault::Stall | Fault::Garbage | Fault::Error) | None => None,
         };
-        if let Some(status) = status.or_else(|| self.faults.failure_status_of_request(number)) {
+        let is_due = |failure: &RecurringFailure| number.is_multiple_of(failure.every.get());
+        let recurring = self.faults.failure.filter(is_due).map(|failure| failure.status);
+        if let Some(status) = status.or(recurring) {
             let message = format!("the mock provider injected a failure with status {status}");
             return Err(ApiError::new(status, message));
         }
@@ -157,7 +158,7 @@ impl MockProvider {
         let rendered = reply::render_reply(scripted_reply, &scripted_request, &self.renderer)
             .map_err(|error| script_error(&error))?;
         // Attempts are counted only for replies that are scripted to fail.
-        if let Some(scripted_failure) = scripted_reply.failure {
+        if let Some(scripted_failure) = scripted_reply.error {
             let attempt = self.attempts.next_attempt(name, hash, scripted_failure.times);
             scripted_request.attempt = attempt;
             if let Some(failure) = reply::failure_of_attempt(scripted_failure, attempt) {
@@ -168,9 +169,10 @@ impl MockProvider {
         let mock_reply = MockReply {
             request: &parsed,
             stop: reply::stop_reason(&rendered),
-            usage: scripted_reply
-                .usage
-                .unwrap_or_else(|| reply::estimate_usage(&scripted_request, &rendered)),
+            usage: scripted_reply.usage.map_or_else(
+                || reply::estimate_usage(&scripted_request, &rendered),
+                ScriptedUsage::to_usage,
+            ),
             ids: ReplyIdGenerator::from_request_hash(hash, turn),
             now: request.now,
             reply: &rendered,
@@ -198,20 +200,48 @@ impl MockProvider {
         mock_reply: &MockReply<'_>,
         (fault, id): (Option<Fault>, &str),
     ) -> Result<MockResponse, ApiError> {
-        if mock_reply.request.stream {
+        if mock_reply.request.body["stream"] == true {
             let stream = increment_counter(&self.streams);
-            let response = MockResponse::with_event_stream(render::render_events(api, mock_reply))
-                .with_request_id(api, id);
-            let configured_fault = self.faults.should_cut_stream(stream).then_some(Fault::Cut);
+            let response =
+                MockResponse::event_stream(render::render_events(api, mock_reply), (api, id));
+            let cut_every = self.faults.cut_every;
+            let is_cut = cut_every.is_some_and(|every| stream.is_multiple_of(every.get()));
+            let configured_fault = is_cut.then_some(Fault::Cut);
             let error_event = || render::error_event(api, id);
             return Ok(fault::inject_fault(response, fault.or(configured_fault), error_event));
         }
         if fault == Some(Fault::Error) {
             return Err(ApiError::new(render::OVERLOADED_STATUS, render::OVERLOADED_MESSAGE));
         }
-        let response = MockResponse::with_json_body(200, render::render_body(api, mock_reply))
-            .with_request_id(api, id);
+        let response = MockResponse::json(200, render::render_body(api, mock_reply), (api, id));
         Ok(fault::inject_fault(response, fault, Bytes::new))
+    }
+}
+
+/// Maximum number of remembered requests. When there are more, all are forgotten.
+const COUNTED_REQUESTS_MAX: usize = 65_536;
+
+/// Number of failures of each request to a script.
+#[derive(Debug, Default)]
+struct FailedAttemptCounter(Mutex<HashMap<(Box<str>, Hash), u32>>);
+
+impl FailedAttemptCounter {
+    /// Returns the number of the current attempt at a request, from 1. The script makes the first
+    /// `failures` attempts fail. Failures are counted up to that number, so that every later
+    /// attempt succeeds.
+    fn next_attempt(&self, script: &str, request: Hash, failures: u32) -> u32 {
+        if failures == 0 {
+            return 1;
+        }
+        let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (script.into(), request);
+        if failed.len() >= COUNTED_REQUESTS_MAX && !failed.contains_key(&key) {
+            failed.clear();
+        }
+        let count = failed.entry(key).or_default();
+        let attempt = count.saturating_add(1);
+        *count = attempt.min(failures);
+        attempt
     }
 }
 
@@ -228,7 +258,7 @@ fn parse_turn_header(header_value: &str) -> Result<u32, ApiError> {
 }
 
 /// Returns the request in the form that the scripted model expects, and the name of the script.
-fn to_model_request<'a>(parsed: &'a ParsedRequest<'_>, turn: u32) -> (ModelRequest, &'a str) {
+fn to_model_request(parsed: &ParsedRequest, turn: u32) -> (ModelRequest, &str) {
     let name = parsed.model.strip_prefix("scripted/");
     let name = name.unwrap_or(&parsed.model);
     let request = ModelRequest {
@@ -237,7 +267,9 @@ fn to_model_request<'a>(parsed: &'a ParsedRequest<'_>, turn: u32) -> (ModelReque
         attempt: 1,
         model: format!("{}/{name}", reply::API),
         system: StoredText::new_inline(parsed.system.as_str()),
-        tools: StoredText::new_inline(parsed.tools),
+        tools: StoredText::new_inline(
+            parsed.body.get("tools").map(Value::to_string).unwrap_or_default(),
+        ),
         messages: Arc::clone(&parsed.messages),
         max_tokens: 0,
     };
@@ -273,5 +305,5 @@ fn model_list_response(api: ApiKind, script_names: &[String], request_id: &str) 
             "data": script_names.iter().map(openai_model).collect::<Value>(),
         }),
     };
-    MockResponse::with_json_body(200, list.to_string()).with_request_id(api, request_id)
+    MockResponse::json(200, list.to_string(), (api, request_id))
 }

@@ -8,13 +8,13 @@ use std::fmt;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::port::redact::Redact as _;
 use longhaul_core::time::Timestamp;
-use reqwest::header::HeaderMap;
 use serde_json::Value;
 
 use crate::error_mapping::ErrorMapper;
 use crate::http::HttpClient;
 use crate::key::ApiKey;
-use crate::settings::{self, AuthScheme, SettingsError};
+use crate::providers::built_in::ApiFormat;
+use crate::settings::{self, AuthScheme};
 
 /// Maximum size of the response in bytes. The longest known model list, that of OpenRouter, has
 /// about one megabyte.
@@ -26,23 +26,14 @@ const MODELS_MAX: usize = 10_000;
 /// Maximum length of a model name in bytes. Longer names are ignored.
 const NAME_BYTES_MAX: usize = 200;
 
-/// API of a server for listing its models.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ModelListApi {
-    /// API of Anthropic: the path is `v1/models`, and the key is sent as `x-api-key`.
-    Anthropic,
-    /// API of OpenAI and compatible servers: the path is `models`, and the key is sent as a bearer
-    /// token.
-    OpenAi,
-}
-
 /// Parameters of a request for a server's list of models.
 #[derive(Clone, Copy)]
 pub struct ModelListRequest<'a> {
     /// Name of the provider, used in error messages.
     pub provider: &'a str,
-    /// API with which the server lists its models.
-    pub api: ModelListApi,
+    /// API of the server. The API of Anthropic lists its models at `v1/models` and gets the key as
+    /// `x-api-key`, all others list them at `models` and get the key as a bearer token.
+    pub api: ApiFormat,
     /// API key for the server. `None` means that the server requires no key.
     pub key: Option<&'a ApiKey>,
     /// Additional headers to send with the request.
@@ -65,15 +56,20 @@ pub async fn fetch_model_names(
 ) -> Result<Vec<String>, Failure> {
     let secrets = settings::credential_redactor(request.key, request.headers);
     let mapper = ErrorMapper { provider: request.provider, secrets: &secrets, now: request.now };
-    let url = match request.api {
-        ModelListApi::Anthropic => {
-            let mut url = http.endpoint_url("v1", "models");
-            url.set_query(Some("limit=1000"));
-            url
+    let accept = ("accept", "application/json");
+    let (mut url, fixed_headers, auth_scheme) = match request.api {
+        ApiFormat::Anthropic => (
+            http.endpoint_url("v1", "models"),
+            &[accept, ("anthropic-version", "2023-06-01")][..],
+            AuthScheme::ApiKeyHeader,
+        ),
+        ApiFormat::Responses | ApiFormat::Chat => {
+            (http.endpoint_url("", "models"), &[accept][..], AuthScheme::Bearer)
         }
-        ModelListApi::OpenAi => http.join_base_url("models"),
     };
-    let headers = request_headers(request)
+    url.set_query((request.api == ApiFormat::Anthropic).then_some("limit=1000"));
+    let key = request.key.map(|key| (auth_scheme, key));
+    let headers = settings::build_request_headers(fixed_headers, request.headers, key)
         .map_err(|error| Failure::new(FailureClass::InvalidRequest, error.to_string()))?;
     let response = http.get(&url, &headers).await;
     let mut response = response.map_err(|error| mapper.http_error(&error, None))?;
@@ -106,19 +102,4 @@ fn parse_model_names(body: &[u8]) -> Option<Vec<String>> {
         (has_valid_length && !name.chars().any(char::is_control)).then(|| name.to_owned())
     };
     Some(list.iter().filter_map(name).take(MODELS_MAX).collect())
-}
-
-fn request_headers(request: &ModelListRequest<'_>) -> Result<HeaderMap, SettingsError> {
-    let accept = ("accept", "application/json");
-    let (fixed_headers, auth_scheme) = match request.api {
-        ModelListApi::Anthropic => {
-            (&[accept, ("anthropic-version", "2023-06-01")][..], AuthScheme::ApiKeyHeader)
-        }
-        ModelListApi::OpenAi => (&[accept][..], AuthScheme::Bearer),
-    };
-    settings::build_request_headers(
-        fixed_headers,
-        request.headers,
-        request.key.map(|key| (auth_scheme, key)),
-    )
 }

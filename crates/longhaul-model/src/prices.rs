@@ -23,20 +23,22 @@ const USD_DECIMALS: usize = 6;
 pub struct PriceError(String);
 
 /// Price table with the prices and limits of all known models.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct PriceTable {
     as_of: String,
     providers: BTreeMap<String, ProviderPrices>,
 }
 
 /// Part of the price table with the models of one provider.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct ProviderPrices {
-    source: Option<String>,
     default: Option<String>,
     idle: Option<String>,
-    /// Entry for all models of the provider that have no entry of their own. `None` means that
-    /// those models are unknown.
+    /// Whether all models of the provider that have no entry of their own are free.
+    free: bool,
+    /// Entry for those models. `None` means that those models are unknown.
+    #[serde(skip)]
     fallback: Option<ModelPriceEntry>,
     models: BTreeMap<String, ModelPriceEntry>,
 }
@@ -46,7 +48,8 @@ struct ProviderPrices {
 const DEFAULT_OUTPUT_MAX: u64 = 32_000;
 
 /// Entry of the price table: price and limits of one model.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "PriceTableRow")]
 pub struct ModelPriceEntry {
     /// Full name of the model, `provider/model`. An entry without a date in its name also applies
     /// to all dated versions of the model.
@@ -92,24 +95,24 @@ impl PriceTable {
     }
 
     fn parse_toml(text: &str) -> Result<Self, PriceError> {
-        let table: PriceTableFile =
+        let mut table: Self =
             toml::from_str(text).map_err(|error| PriceError(error.to_string()))?;
-        let providers = table.providers.into_iter().map(|(name, provider)| {
-            let prices = provider.into_provider_prices(&name);
-            (name, prices)
-        });
-        Ok(Self { as_of: table.as_of, providers: providers.collect() })
+        for (provider, prices) in &mut table.providers {
+            for (model, entry) in &mut prices.models {
+                entry.name = format!("{provider}/{model}");
+            }
+            prices.fallback = prices.free.then(|| ModelPriceEntry {
+                name: format!("{provider}/*"),
+                price: Some(Price::default()),
+                ..ModelPriceEntry::default()
+            });
+        }
+        Ok(table)
     }
 
     /// Returns the date on which the prices were looked up.
     pub fn price_date(&self) -> &str {
         &self.as_of
-    }
-
-    /// Returns a description of where a provider's prices were looked up. `None` means that the
-    /// table has no source for the provider.
-    pub fn price_source(&self, provider: &str) -> Option<&str> {
-        self.providers.get(provider)?.source.as_deref()
     }
 
     /// Returns the name of a provider's default model, or `None` if the table has none.
@@ -257,25 +260,6 @@ pub fn format_usd(micros: u64) -> String {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PriceTableFile {
-    as_of: String,
-    providers: BTreeMap<String, PriceTableProvider>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PriceTableProvider {
-    source: String,
-    default: Option<String>,
-    idle: Option<String>,
-    #[serde(default)]
-    free: bool,
-    #[serde(default)]
-    models: BTreeMap<String, PriceTableRow>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct PriceTableRow {
     input: Usd,
     output: Usd,
@@ -299,37 +283,20 @@ impl TryFrom<String> for Usd {
     }
 }
 
-impl PriceTableProvider {
-    fn into_provider_prices(self, provider: &str) -> ProviderPrices {
-        let to_entry = |(model, row): (String, PriceTableRow)| {
-            let Usd(input) = row.input;
-            let price = Price {
+impl From<PriceTableRow> for ModelPriceEntry {
+    fn from(row: PriceTableRow) -> Self {
+        let Usd(input) = row.input;
+        Self {
+            price: Some(Price {
                 input,
                 output: row.output.0,
                 cached: row.cached.map_or(input, |Usd(cached)| cached),
                 cache_write: row.cache_write.map_or(input, |Usd(cache_write)| cache_write),
-            };
-            let entry = ModelPriceEntry {
-                name: format!("{provider}/{model}"),
-                price: Some(price),
-                window: Some(row.window),
-                max_output: Some(row.max_output),
-                note: row.note,
-                ..ModelPriceEntry::default()
-            };
-            (model, entry)
-        };
-        let free_entry = || ModelPriceEntry {
-            name: format!("{provider}/*"),
-            price: Some(Price::default()),
-            ..ModelPriceEntry::default()
-        };
-        ProviderPrices {
-            source: Some(self.source),
-            default: self.default,
-            idle: self.idle,
-            fallback: self.free.then(free_entry),
-            models: self.models.into_iter().map(to_entry).collect(),
+            }),
+            window: Some(row.window),
+            max_output: Some(row.max_output),
+            note: row.note,
+            ..Self::default()
         }
     }
 }

@@ -2,7 +2,6 @@
 //! entry is rebuilt from the conversation.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::id::RunId;
@@ -22,12 +21,6 @@ pub(crate) struct RequestCache<T> {
 impl<T> Default for RequestCache<T> {
     fn default() -> Self {
         Self { runs: Mutex::new(VecDeque::new()) }
-    }
-}
-
-impl<T> fmt::Debug for RequestCache<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RequestCache({} runs)", self.lock().len())
     }
 }
 

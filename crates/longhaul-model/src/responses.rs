@@ -170,7 +170,11 @@ impl MessageEncoder for ResponsesApi {
                     encoder.encode_text_blocks(out, text_block, &following_blocks);
                 }
                 Block::Thinking(thinking) => encoder.queue_reasoning(thinking),
-                Block::Other(raw) => encoder.encode_other(out, raw),
+                Block::Other(raw) if encoder.is_own => {
+                    encoder.flush_reasoning(out);
+                    out.add_piece(Role::Assistant, raw);
+                }
+                Block::Other(_) => {}
                 Block::ToolCall(call) => encoder.encode_tool_call(out, call),
             }
         }
@@ -357,13 +361,6 @@ impl<'a> ReplyEncoder<'a> {
             .with_field("arguments", &arguments)
             .with_fields_of_object(fields.to_json().as_ref());
         out.add_piece(Role::Assistant, &item);
-    }
-
-    fn encode_other(&mut self, out: &mut Pieces<'_>, block_json: &RawJson) {
-        if self.is_own {
-            self.flush_reasoning(out);
-            out.add_piece(Role::Assistant, block_json);
-        }
     }
 }
 

@@ -3,11 +3,9 @@
 //! Invariant: the model has no state. A reply depends only on the script, the turn, the attempt and
 //! the conversation.
 
-mod error;
 mod parse;
 pub(crate) mod render;
 pub(crate) mod reply;
-mod reply_index;
 pub(crate) mod script;
 
 use std::fs::File;
@@ -23,15 +21,11 @@ use longhaul_core::usage::ModelPricing;
 
 use crate::prices::ModelPriceEntry;
 use crate::scripted::render::TemplateRenderer;
+use crate::scripted::script::ScriptedUsage;
 
-pub use crate::scripted::error::{ScriptError, ScriptPosition};
 pub use crate::scripted::parse::SCRIPT_BYTES_MAX;
 pub(crate) use crate::scripted::reply::text_chunks;
-pub use crate::scripted::reply_index::{ScriptLoop, reply_index};
-pub use crate::scripted::script::Script;
-
-/// Notice for people, shown with the name of every scripted model.
-pub const BANNER: &str = "scripted model: replies come from a script, no AI is used";
+pub use crate::scripted::script::{Script, ScriptError, ScriptLoop, reply_index};
 
 /// A model that plays the replies of a script.
 #[derive(Debug)]
@@ -76,12 +70,6 @@ impl ScriptedModel {
     pub fn model_name(&self) -> &str {
         &self.name
     }
-
-    /// Returns a description for people: the model's name, and that it is not an AI model.
-    pub fn describe_model(&self) -> String {
-        let replies = self.script.reply_count();
-        format!("{} ({BANNER}; {replies} replies)", self.name)
-    }
 }
 
 #[async_trait]
@@ -105,7 +93,7 @@ impl Model for ScriptedModel {
         if line.delay > Millis::ZERO {
             self.clock.sleep(line.delay).await;
         }
-        if let Some(outage) = line.failure
+        if let Some(outage) = line.error
             && let Some(failure) = reply::failure_of_attempt(outage, request.attempt)
         {
             return Err(failure);
@@ -116,7 +104,8 @@ impl Model for ScriptedModel {
         for piece in reply::text_chunks(&rendered.text()) {
             sink.on_text(piece);
         }
-        let usage = line.usage.unwrap_or_else(|| reply::estimate_usage(request, &rendered));
+        let estimate = || reply::estimate_usage(request, &rendered);
+        let usage = line.usage.map_or_else(estimate, ScriptedUsage::to_usage);
         Ok(ModelResponse {
             stop: reply::stop_reason(&rendered),
             usage,
@@ -136,8 +125,7 @@ impl Script {
         // One byte more than the maximum shows that the file is too large.
         let max_bytes = SCRIPT_BYTES_MAX as u64 + 1;
         let result = File::open(path).and_then(|file| file.take(max_bytes).read_to_end(&mut bytes));
-        let to_error =
-            |message: String| ScriptError { origin: origin.clone(), position: None, message };
+        let to_error = |message: String| ScriptError { location: origin.clone(), message };
         result.map_err(|error| to_error(format!("the script can't be read: {error}")))?;
         let text = std::str::from_utf8(&bytes);
         // Checked first: truncation inside a character would be reported as invalid UTF-8.

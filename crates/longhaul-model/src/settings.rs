@@ -28,7 +28,7 @@ pub enum AuthScheme {
 }
 
 /// Settings of a model that is reached over a provider's API.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct ModelSettings {
     /// Name of the provider, used in error messages.
     pub provider: String,
@@ -58,15 +58,7 @@ impl fmt::Debug for ModelSettings {
 impl ModelSettings {
     /// Creates settings for a model, with defaults for everything that is not a parameter.
     pub fn new(provider: impl Into<String>, model: impl Into<String>, key: Option<ApiKey>) -> Self {
-        Self {
-            provider: provider.into(),
-            model: model.into(),
-            key,
-            headers: Vec::new(),
-            fields: None,
-            pricing: ModelPricing::default(),
-            image_source: None,
-        }
+        Self { provider: provider.into(), model: model.into(), key, ..Self::default() }
     }
 
     /// Returns the label that is stored with each reply: the name of the API, followed by the

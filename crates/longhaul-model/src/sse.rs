@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt as _};
+use longhaul_core::failure::FailureClass;
 use serde::Deserialize;
 use sse_stream::{Error, Sse, SseByteStream};
 
@@ -72,7 +73,11 @@ impl SseStream {
                     Ok(Some(piece)) => {
                         let previous_count = count.fetch_add(piece.len(), Ordering::Relaxed);
                         match previous_count + piece.len() > EVENT_BYTES_MAX {
-                            true => Some((Err(HttpError::EventTooLarge(EVENT_BYTES_MAX)), None)),
+                            true => {
+                                let error =
+                                    HttpError::too_long("one event of the stream", EVENT_BYTES_MAX);
+                                Some((Err(error), None))
+                            }
                             false => Some((Ok(piece), Some(response))),
                         }
                     }
@@ -125,9 +130,11 @@ fn into_http_error(error: Error) -> HttpError {
     match error {
         Error::Body(inner) => match inner.downcast::<HttpError>() {
             Ok(http_error) => *http_error,
-            Err(other) => HttpError::ConnectionLost(other.to_string()),
+            Err(other) => HttpError::new(FailureClass::Network, other.to_string()),
         },
-        Error::Utf8Parse(_) | Error::UnknownField | _ => HttpError::InvalidUtf8,
+        Error::Utf8Parse(_) | Error::UnknownField | _ => {
+            HttpError::new(FailureClass::Server, "the stream is not UTF-8")
+        }
     }
 }
 

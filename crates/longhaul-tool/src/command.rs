@@ -57,10 +57,6 @@ impl fmt::Debug for Command {
             .field("program", &self.argv.first())
             .field("dir", &self.dir)
             .field("env", &names)
-            .field("stdin", &self.stdin.len())
-            .field("keep_bytes", &self.keep_bytes)
-            .field("stdout_bytes_max", &self.stdout_bytes_max)
-            .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
 }

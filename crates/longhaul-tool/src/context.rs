@@ -132,21 +132,13 @@ impl ContextProvider for HttpContextProvider {
             bytes_max: RESPONSE_BYTES_MAX as u64,
             network_scope: self.reach,
         };
-        let response = match self.outbound.send(request).await {
-            Ok(response) => response,
-            Err(OutboundError::TooLong { .. }) => {
-                return Err(permanent_error(too_long_message()));
+        let response = self.outbound.send(request).await.map_err(|error| match &error {
+            OutboundError::TooLong { .. } => permanent_error(too_long_message()),
+            OutboundError::Forbidden { .. } | OutboundError::UnexpectedEncoding { .. } => {
+                ContextError::permanent(error.to_string())
             }
-            Err(
-                error
-                @ (OutboundError::Forbidden { .. } | OutboundError::UnexpectedEncoding { .. }),
-            ) => {
-                return Err(ContextError::permanent(error.to_string()));
-            }
-            Err(error @ OutboundError::Failed { .. }) => {
-                return Err(ContextError::transient(error.to_string()));
-            }
-        };
+            OutboundError::Failed { .. } => ContextError::transient(error.to_string()),
+        })?;
         if !(200..300).contains(&response.status) {
             let reason = format!("the endpoint answered {} instead of 200", response.status);
             return Err(ContextError::transient(describe(reason)));

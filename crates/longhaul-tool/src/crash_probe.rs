@@ -94,17 +94,14 @@ impl Tool for CrashTestTool {
             "epoch": ctx.epoch,
             "note": input.note,
         });
-        append_line(&self.path, &format!("{line}\n")).map_err(|error| {
+        let file = File::options().create(true).append(true).open(&self.path);
+        // One write call, so that lines of other processes don't mix with this one. A killed process
+        // may leave a partial line that ends at a page boundary.
+        let result = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
+        result.map_err(|error| {
             ToolFailure::new(format!("{} can't be written: {error}", self.path.display()))
         })?;
         self.clock.sleep(half).await;
         Ok(ToolOutput::text(format!("appended a line: {}", input.note)))
     }
-}
-
-/// Appends a line to the file with one write call, so that lines of other processes don't mix with
-/// it. A killed process may leave a partial line that ends at a page boundary.
-fn append_line(file: &Path, line: &str) -> std::io::Result<()> {
-    let mut file = File::options().create(true).append(true).open(file)?;
-    file.write_all(line.as_bytes())
 }

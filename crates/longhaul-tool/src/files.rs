@@ -40,12 +40,12 @@ pub fn file_tools(
     protected: Vec<PathBuf>,
     clock: Arc<dyn Clock>,
 ) -> Result<Vec<Arc<dyn Tool>>, TypedToolError> {
-    let workspace = Workspace::new(root.into(), protected);
+    let workspace = Workspace::new(root.into(), protected, clock);
     Ok(vec![
         disk_tool(ReadFileTool(workspace.clone()))?,
         disk_tool(WriteFileTool(workspace.clone()))?,
         disk_tool(EditFileTool(workspace.clone()))?,
-        disk_tool(ListFilesTool { workspace: workspace.clone(), clock: clock.clone() })?,
-        disk_tool(SearchFilesTool { workspace, clock })?,
+        disk_tool(ListFilesTool(workspace.clone()))?,
+        disk_tool(SearchFilesTool(workspace))?,
     ])
 }

@@ -132,7 +132,7 @@ impl Tool for HttpFetchTool {
         }
     }
 
-    fn has_unknown_rule_match_texts(&self, input: &Value) -> bool {
+    fn are_rule_match_texts_unknown(&self, input: &Value) -> bool {
         let url = input["url"].as_str().and_then(|url| parse_url(url).ok());
         url.is_some_and(|url| normalized_url(&url).is_none())
     }
@@ -208,7 +208,9 @@ fn build_outbound_request(input: HttpFetchInput) -> Result<OutboundRequest, Tool
     let has_header = |header: &str| headers.iter().any(|(name, _)| name == header);
     let accept =
         (!has_header("accept")).then_some("text/html, application/json, text/*;q=0.9, */*;q=0.5");
-    let kind = (!body.is_empty() && !has_header("content-type")).then(|| guess_content_type(&body));
+    let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&body).is_ok();
+    let kind = if is_json { "application/json" } else { "text/plain; charset=utf-8" };
+    let kind = (!body.is_empty() && !has_header("content-type")).then_some(kind);
     headers.extend(accept.map(|accept| ("accept".to_owned(), accept.to_owned())));
     headers.extend(kind.map(|kind| ("content-type".to_owned(), kind.to_owned())));
     Ok(OutboundRequest {
@@ -220,14 +222,6 @@ fn build_outbound_request(input: HttpFetchInput) -> Result<OutboundRequest, Tool
         bytes_max: RESPONSE_BYTES_MAX,
         network_scope: NetworkScope::Public,
     })
-}
-
-/// Returns the content type of a request body for which the model gave none.
-fn guess_content_type(body: &str) -> &'static str {
-    match serde_json::from_str::<serde::de::IgnoredAny>(body) {
-        Ok(_) => "application/json",
-        Err(_) => "text/plain; charset=utf-8",
-    }
 }
 
 fn fetch_failure(request: &OutboundRequest, error: &OutboundSendError) -> ToolFailure {

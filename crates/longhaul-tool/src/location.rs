@@ -108,26 +108,13 @@ impl FileLocation {
             Self::Below { root, relative } => {
                 open_folder_below(root, relative, open_or_make_folder)
             }
-            Self::Anywhere(path) => {
-                let mut missing = Vec::new();
-                let mut ancestor = path.as_path();
-                let mut folder = loop {
-                    match open_folder_following_links(ancestor) {
-                        Err(Errno::NOENT) => {}
-                        result => break result?,
-                    }
-                    let (Some(parent), Some(name)) = (ancestor.parent(), ancestor.file_name())
-                    else {
-                        return Err(Errno::NOENT);
-                    };
-                    missing.push(name);
-                    ancestor = parent;
-                };
-                for name in missing.into_iter().rev() {
-                    folder = open_or_make_folder(&folder, name)?;
+            Self::Anywhere(path) => match open_folder_following_links(path) {
+                Err(Errno::NOENT) => {
+                    let (parent, name) = self.split_parent_and_name()?;
+                    open_or_make_folder(&parent.create_and_open_folder()?, name)
                 }
-                Ok(folder)
-            }
+                result => result,
+            },
         }
     }
 

@@ -171,7 +171,7 @@ impl TypedTool for RememberTool {
             |reason: String| ToolFailure::new(format!("The note was not saved: {reason}."));
         let tags = input.tags.unwrap_or_default();
         let note = NewMemoryNote::new(ctx.idempotency_key.clone(), input.text, tags, Some(ctx.run));
-        let note = note.map_err(|error| refuse(error.to_string()))?;
+        let note = note.map_err(refuse)?;
         let result = self.0.add_note(&resource, note).await;
         match result.map_err(|error| refuse(error.to_string()))? {
             AddNoteOutcome::Stored(id) | AddNoteOutcome::Existing(id) => {

@@ -8,13 +8,14 @@ pub(crate) mod hop;
 mod resolver;
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap};
 use reqwest::{Client, ClientBuilder, Method};
+use tokio::sync::OnceCell;
 use url::{Host, Url};
 
 use longhaul_core::duration::format_duration;
@@ -54,43 +55,31 @@ pub struct GuardedHttpClient {
 struct HttpClients {
     resolver: Arc<dyn DnsResolver>,
     /// Clients by whether host names may resolve to private addresses, then by whether TLS is used.
-    clients: [[OnceLock<Client>; 2]; 2],
+    clients: [[OnceCell<Client>; 2]; 2],
 }
 
 impl HttpClients {
-    fn get(&self, allow_private: bool, is_secure: bool) -> Result<&Client, String> {
+    async fn get(&self, allow_private: bool, is_secure: bool) -> Result<&Client, String> {
         let client = &self.clients[usize::from(allow_private)][usize::from(is_secure)];
-        get_or_try_init(client, || {
+        // An error is not cached, so the next call tries again.
+        let built = client.get_or_try_init(|| async {
             ensure_crypto_provider();
             let names = Arc::clone(&self.resolver);
             let builder = client_builder(FilteringResolver { resolver: names, allow_private });
-            let result = match is_secure {
+            match is_secure {
                 true => builder.build(),
                 // Plain HTTP also works on a machine without certificates.
                 false => builder.tls_certs_only([]).build(),
-            };
-            result.map_err(|error| {
-                format!(
-                    "TLS is not available: {}; usually the machine's certificates \
-                     are missing: install ca-certificates, or set SSL_CERT_FILE to a certificate file",
-                    root_cause_message(&error)
-                )
-            })
+            }
+        });
+        built.await.map_err(|error| {
+            format!(
+                "TLS is not available: {}; usually the machine's certificates \
+                 are missing: install ca-certificates, or set SSL_CERT_FILE to a certificate file",
+                root_cause_message(&error)
+            )
         })
     }
-}
-
-/// Returns the value of the cell, initializing it on first use. An error is not cached, so the next
-/// call tries again.
-fn get_or_try_init<T>(
-    cell: &OnceLock<T>,
-    init: impl FnOnce() -> Result<T, String>,
-) -> Result<&T, String> {
-    if let Some(value) = cell.get() {
-        return Ok(value);
-    }
-    let new = init()?;
-    Ok(cell.get_or_init(|| new))
 }
 
 /// The response of a request after all redirects.
@@ -208,7 +197,7 @@ impl GuardedHttpClient {
             AllowedAddresses::Public => false,
             AllowedAddresses::Private | AllowedAddresses::Listed => true,
         };
-        let client = self.clients.get(allow_private, url.scheme() == "https");
+        let client = self.clients.get(allow_private, url.scheme() == "https").await;
         let client = client.map_err(|reason| failed(url, reason))?;
         let request = client
             .request(hop.method.clone(), url.clone())
@@ -244,11 +233,8 @@ const PRIVATE_ADDRESS: &str = "the address is private or reserved; the owner of 
 
 /// Installs a TLS crypto provider for this process if none is installed yet.
 pub fn ensure_crypto_provider() {
-    static PROVIDER: Once = Once::new();
-    PROVIDER.call_once(|| {
-        // An error means that a provider is already installed, which is fine.
-        _ = rustls::crypto::ring::default_provider().install_default();
-    });
+    // An error means that a provider is already installed, which is fine.
+    _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 fn client_builder(resolver: FilteringResolver) -> ClientBuilder {
@@ -271,11 +257,10 @@ fn is_host_allowed(host: &Host<&str>, allowed: AllowedAddresses) -> bool {
         Host::Ipv4(ip) => net::zone((*ip).into()),
         Host::Ipv6(ip) => net::zone((*ip).into()),
     };
-    match (zone, allowed) {
-        (_, AllowedAddresses::Listed) | (NetworkZone::Public, _) => true,
-        (NetworkZone::Loopback | NetworkZone::Private, AllowedAddresses::Private) => true,
-        (NetworkZone::Loopback | NetworkZone::Private, AllowedAddresses::Public) => false,
-        (NetworkZone::Reserved, AllowedAddresses::Public | AllowedAddresses::Private) => false,
+    match zone {
+        NetworkZone::Public => true,
+        NetworkZone::Loopback | NetworkZone::Private => allowed != AllowedAddresses::Public,
+        NetworkZone::Reserved => allowed == AllowedAddresses::Listed,
     }
 }
 
@@ -319,14 +304,11 @@ async fn read_bounded_response(
 /// Returns the content encoding of a response. `None` if the response is not encoded.
 fn content_encoding(headers: &HeaderMap) -> Option<String> {
     let values = headers.get_all(CONTENT_ENCODING).iter();
-    let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
-    let mut values = values.flat_map(|value| {
-        let names = value.split(',').map(|name| name.trim().to_ascii_lowercase());
-        names.collect::<Vec<_>>()
-    });
-    values
-        .find(|name| !name.is_empty() && name != "identity")
-        .map(|name| name.chars().take(40).collect())
+    let values = values.map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
+    let names = values.collect::<Vec<_>>().join(",");
+    let mut names = names.split(',').map(str::trim);
+    let name = names.find(|name| !name.is_empty() && *name != "identity")?;
+    Some(name.chars().take(40).collect())
 }
 
 /// Converts an error of the HTTP client into an [`OutboundError`].
@@ -358,18 +340,4 @@ fn root_cause_message(error: &dyn std::error::Error) -> String {
         root_cause = source;
     }
     root_cause.to_string().chars().take(300).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failed_client_build_is_retried() {
-        let cell = OnceLock::new();
-        let result = get_or_try_init(&cell, || Err("no certificates".to_owned()));
-        assert_eq!(result, Err("no certificates".to_owned()));
-        assert_eq!(get_or_try_init(&cell, || Ok(1)), Ok(&1));
-        assert_eq!(get_or_try_init(&cell, || Ok(2)), Ok(&1));
-    }
 }

@@ -48,7 +48,6 @@ pub struct ShellTool {
     spec: ToolSpec,
     root: PathBuf,
     workspace: Workspace,
-    clock: Arc<dyn Clock>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -78,9 +77,8 @@ impl ShellTool {
             output of more than 10 MB the beginning and the end are kept.";
         Ok(Self {
             spec: tool_spec::<ShellInput>("shell", description)?,
-            workspace: Workspace::new(root.clone(), protected.into_iter().collect()),
+            workspace: Workspace::new(root.clone(), protected.into_iter().collect(), clock),
             root,
-            clock,
         })
     }
 
@@ -111,7 +109,7 @@ impl Tool for ShellTool {
         input["command"].as_str().map_or_else(Vec::new, split::split_commands)
     }
 
-    fn has_unknown_rule_match_texts(&self, input: &Value) -> bool {
+    fn are_rule_match_texts_unknown(&self, input: &Value) -> bool {
         input["command"].as_str().is_some_and(split::has_hidden_commands)
     }
 
@@ -168,7 +166,7 @@ impl Tool for ShellTool {
         command.env_clear().envs(command_env(ctx));
         let process = ShellProcess::start_command(command, ctx)
             .map_err(|error| shell_failure(error.to_string()))?;
-        process.run_until_exit(&*self.clock).await
+        process.run_until_exit(&*self.workspace.clock).await
     }
 }
 

@@ -23,6 +23,7 @@ use crate::files::text::decode_utf8;
 use crate::location::FileLocation;
 use crate::safe_dir::{DirHandle, FsError, SafeDir};
 use crate::typed::TypedToolError;
+use crate::vault::front_matter::split_at_fences;
 
 /// Name of the main file of a skill.
 const SKILL_FILE: &str = "SKILL.md";
@@ -170,17 +171,10 @@ fn read_skill_text(folder: &DirHandle, file: &str) -> Result<String, Reason> {
     Ok(decode_utf8(snapshot.bytes)?)
 }
 
-/// Returns the text after the front matter, which is YAML between two `---` lines.
+/// Returns the text of a skill without its front matter.
 fn strip_front_matter(text: &str) -> &str {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut fences = text.split_inclusive('\n').scan(0, |end, line| {
-        *end += line.len();
-        Some((line.trim_end() == "---", *end))
-    });
-    if !fences.next().is_some_and(|(is_fence, _)| is_fence) {
-        return text;
-    }
-    fences.find(|(is_fence, _)| *is_fence).map_or(text, |(_, end)| &text[end..])
+    split_at_fences(text).map_or(text, |(_, body)| body)
 }
 
 /// Adds the regular files below a folder to `files`. Returns whether some files were left out.

@@ -3,7 +3,7 @@
 //! Invariant: the tools stay in the directory, follow no symbolic link, and change a note
 //! completely or not at all.
 
-mod front_matter;
+pub(crate) mod front_matter;
 mod list;
 mod name;
 mod note;

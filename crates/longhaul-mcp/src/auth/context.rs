@@ -44,19 +44,23 @@ pub struct LoginContext {
     pub(crate) dir: PathBuf,
     pub(crate) oauth: OAuthConfig,
     pub(crate) clock: Arc<dyn Clock>,
-    state: Arc<LoginState>,
+    pub(super) state: Arc<LoginState>,
     /// Whether requests are sent without the tokens of the stored login. The last challenge of the
     /// server is still shared with the other clones.
     pub(crate) is_anonymous: bool,
 }
 
 #[derive(Default)]
-struct LoginState {
+pub(super) struct LoginState {
     /// `WWW-Authenticate` header (challenge) of the last response with which the server rejected a
     /// request. `None` if there is none.
     last_challenge: Mutex<Option<String>>,
-    refresh: SharedTask<TokenResult>,
-    is_shutting_down: AtomicBool,
+    /// The token refresh that all requests to the server share. It continues when nobody waits for
+    /// it, because only its response holds the next refresh token.
+    pub(super) refresh: SharedTask<TokenResult>,
+    /// Whether the process is shutting down, so that the response to a token request could arrive
+    /// too late to be saved.
+    pub(super) is_shutting_down: AtomicBool,
 }
 
 impl LoginContext {
@@ -66,18 +70,6 @@ impl LoginContext {
             redaction::register_token(secret);
         }
         Self { dir, oauth, clock, state: Arc::default(), is_anonymous: false }
-    }
-
-    /// Returns the token refresh that all requests to the server share. It continues when nobody
-    /// waits for it, because only its response holds the next refresh token.
-    pub(super) fn refresh(&self) -> &SharedTask<TokenResult> {
-        &self.state.refresh
-    }
-
-    /// Returns whether the process is shutting down, so that the response to a token request could
-    /// arrive too late to be saved.
-    pub(super) fn is_shutting_down(&self) -> bool {
-        self.state.is_shutting_down.load(Ordering::Acquire)
     }
 
     /// Starts the shutdown, and waits a limited time for the token refresh in flight. A refresh
@@ -90,7 +82,7 @@ impl LoginContext {
         }
     }
 
-    pub(super) fn set_last_challenge(&self, challenge: &str) {
+    pub(crate) fn set_last_challenge(&self, challenge: &str) {
         let challenge = challenge.chars().take(CHALLENGE_CHARS_MAX).collect();
         *self.state.last_challenge.lock().unwrap_or_else(PoisonError::into_inner) = Some(challenge);
     }

@@ -32,28 +32,13 @@ const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// login.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Why a credential file can't be used.
+/// Why a credential file can't be used, and what the user can do about it.
 #[derive(Debug, thiserror::Error)]
-pub enum CredentialFileError {
-    /// The credential file or its directory can't be read or written.
-    #[error("the login file `{path}` can't be used: {source}")]
-    Io {
-        /// Path of the credential file or its directory.
-        path: PathBuf,
-        /// Error of the operating system.
-        #[source]
-        source: io::Error,
-    },
-    /// The credential file or its directory is not private, or its content is unknown. Holds the
-    /// reason and a hint.
-    #[error("the login {0}")]
-    Refused(String),
-    /// Another process has locked the credential file for too long.
-    #[error(
-        "the login file `{path}` has been locked by another process for too long: try again when \
-         that process has ended"
-    )]
-    Locked { path: PathBuf },
+#[error("the login {message}")]
+pub struct CredentialFileError {
+    message: String,
+    /// Whether the same request may succeed later.
+    pub(super) is_transient: bool,
 }
 
 type FileResult<T = ()> = Result<T, CredentialFileError>;
@@ -157,7 +142,7 @@ impl CredentialFile {
     pub(super) fn load(&self) -> FileResult<Option<StoredLogin>> {
         let invalid_file = || {
             let (path, server) = (self.path.display(), &self.server);
-            CredentialFileError::Refused(format!(
+            refused(format!(
                 "file `{path}` is a symbolic link or has an unknown format. \
                  Run `longhaul mcp logout {server}`, and log in again."
             ))
@@ -224,7 +209,14 @@ impl CredentialFile {
         };
         match tokio::time::timeout(LOCK_TIMEOUT, acquire).await {
             Ok(result) => result.map(|()| FileLock(file)),
-            Err(_) => Err(CredentialFileError::Locked { path: self.path.clone() }),
+            Err(_) => Err(CredentialFileError {
+                message: format!(
+                    "file `{}` has been locked by another process for too long: try again when \
+                     that process has ended",
+                    self.path.display()
+                ),
+                is_transient: true,
+            }),
         }
     }
 
@@ -237,7 +229,7 @@ impl CredentialFile {
             .open(&self.dir)
             .map_err(|error| {
                 match has_errno(&error, Errno::LOOP) || has_errno(&error, Errno::NOTDIR) {
-                    true => CredentialFileError::Refused(format!(
+                    true => refused(format!(
                         "directory `{}` is a symbolic link or not a directory. \
                          Replace it with a directory of your own (mode 700).",
                         self.dir.display()
@@ -289,8 +281,16 @@ impl Drop for PreparedSave<'_> {
     }
 }
 
+/// Creates the error of a file that is not private or has an unknown content.
+const fn refused(message: String) -> CredentialFileError {
+    CredentialFileError { message, is_transient: false }
+}
+
 fn io_error_at(path: &Path) -> impl FnOnce(io::Error) -> CredentialFileError {
-    move |source| CredentialFileError::Io { path: path.to_owned(), source }
+    move |error| CredentialFileError {
+        message: format!("file `{}` can't be used: {error}", path.display()),
+        is_transient: true,
+    }
 }
 
 /// Checks that only the current user can access a file that was opened from this path.
@@ -314,7 +314,7 @@ fn check_owner_and_mode(at: &Path, own_uid: u32, (owner, mode): (u32, u32)) -> F
              Run `chmod go-rwx` on it, and log in again if another user may have read it."
         ),
     };
-    Err(CredentialFileError::Refused(problem))
+    Err(refused(problem))
 }
 
 fn has_errno(error: &io::Error, errno: Errno) -> bool {

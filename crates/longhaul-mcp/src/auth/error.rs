@@ -21,24 +21,10 @@ pub enum LoginError {
     /// The server is not configured or can't be reached.
     #[error(transparent)]
     Server(#[from] McpError),
-    /// The server does not use OAuth logins.
-    #[error("The MCP server `{server}` does not use a login: {reason}.")]
-    Unsupported {
-        /// Name of the MCP server.
-        server: String,
-        /// Why the server does not use logins.
-        reason: String,
-    },
-    /// The login at the server failed.
-    #[error("The login at the MCP server `{server}` failed: {reason}. {hint}")]
-    Failed {
-        /// Name of the MCP server.
-        server: String,
-        /// Why the login failed.
-        reason: String,
-        /// What the user can do about the failure.
-        hint: String,
-    },
+    /// The server does not use OAuth logins, or the login failed, for the reason that the message
+    /// gives.
+    #[error("{0}")]
+    Failed(String),
     /// The file that stores the login can't be used.
     #[error(transparent)]
     CredentialFile(#[from] CredentialFileError),
@@ -114,7 +100,7 @@ pub(crate) fn login_command(server: &str) -> String {
 
 /// Returns the message about a request that a server rejected. `None` if the rejection has nothing
 /// to do with the login.
-pub(super) fn rejection_message(
+pub(crate) fn rejection_message(
     server: &str,
     status: StatusCode,
     params: &WWWAuthenticateParams,

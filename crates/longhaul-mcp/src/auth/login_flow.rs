@@ -58,8 +58,10 @@ impl std::fmt::Debug for PendingLogin {
 
 impl ServerLogin {
     fn login_error(&self, reason: &str, hint: &str) -> LoginError {
-        let (server, reason, hint) = (self.server.clone(), reason.to_owned(), hint.to_owned());
-        LoginError::Failed { server, reason, hint }
+        let server = &self.server;
+        LoginError::Failed(format!(
+            "The login at the MCP server `{server}` failed: {reason}. {hint}"
+        ))
     }
 
     /// Converts an SDK error into a [`LoginError`]. The secrets that were sent in the request are
@@ -93,7 +95,7 @@ impl ServerLogin {
 
     /// Returns whether the server publishes OAuth metadata. Such a server may also accept anonymous
     /// requests and require a login only for some tools.
-    pub(crate) async fn is_advertised(&self) -> Result<bool, LoginError> {
+    pub async fn is_advertised(&self) -> Result<bool, LoginError> {
         let discovery = async {
             let (http, manager) = self.checked(self.authorization_manager().await)?;
             // A login over this transport is not secure, whatever the metadata says.
@@ -107,7 +109,7 @@ impl ServerLogin {
     }
 
     /// Starts a login: discovers the authorization server and creates the authorization URL.
-    pub(crate) async fn start(&self, request: &LoginRequest) -> Result<PendingLogin, LoginError> {
+    pub async fn start(&self, request: &LoginRequest) -> Result<PendingLogin, LoginError> {
         // Checked first, so that the user does not log in for nothing.
         self.credential_file().check_writable()?;
         self.run_phase(LOGIN_TIMEOUT, self.prepare(request)).await

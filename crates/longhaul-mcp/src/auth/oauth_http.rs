@@ -37,12 +37,8 @@ pub(super) type OAuthResponse =
     <<OAuthHttpClientFuture<'static> as Future>::Output as ResultOkType>::Value;
 
 impl OAuthHttp {
-    /// Creates the HTTP client for logins at the MCP server with this URL.
-    pub(super) async fn new_for_server(server: &Url) -> Result<Self, String> {
-        Self::new(server, ServerNetworkZone::zone_of_url(server).await)
-    }
-
-    fn new(server: &Url, zone: ServerNetworkZone) -> Result<Self, String> {
+    /// Creates the HTTP client for logins at the MCP server with this URL, in this network zone.
+    pub(super) fn new(server: &Url, zone: ServerNetworkZone) -> Result<Self, String> {
         let resolver = Arc::new(OAuthHostResolver::new(server, zone));
         let builder = || {
             let client = client_builder()

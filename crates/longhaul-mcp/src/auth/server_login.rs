@@ -6,24 +6,26 @@
 //! authorization server that issued it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longhaul_core::time::{Millis, Timestamp};
-use reqwest::{StatusCode, Url};
+use reqwest::Url;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, CredentialStore as _, InMemoryCredentialStore,
-    OAuthClientConfig, OAuthHttpClient, StoredCredentials, WWWAuthenticateParams,
+    OAuthClientConfig, OAuthHttpClient, StoredCredentials,
 };
 use tokio::time::timeout;
 use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
+use crate::auth::address_policy::ServerNetworkZone;
 use crate::auth::context::{AccessToken, LoginContext, TokenResult};
 use crate::auth::credential_file::{
     CredentialFile, CredentialFileError, FileLock, LoginTokens, PreparedSave, StoredLogin,
 };
 use crate::auth::error::{
-    is_transient_auth_error, login_command, reason_and_hint, rejection_message, secrets_in_url,
+    LoginError, is_transient_auth_error, login_command, reason_and_hint, secrets_in_url,
 };
 use crate::auth::oauth_http::OAuthHttp;
 use crate::auth::redaction;
@@ -51,7 +53,7 @@ pub struct LoginStatus {
 
 /// The login at an MCP server, whether the user is logged in or not. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct ServerLogin {
+pub struct ServerLogin {
     /// Name of the server in the project.
     pub(crate) server: String,
     pub(crate) url: Url,
@@ -74,9 +76,7 @@ impl From<AuthError> for RefreshError {
 
 impl From<CredentialFileError> for RequestError {
     fn from(error: CredentialFileError) -> Self {
-        let is_transient =
-            matches!(error, CredentialFileError::Locked { .. } | CredentialFileError::Io { .. });
-        Self::login_required(error.to_string().trim_end_matches('.'), is_transient)
+        Self::login_required(error.to_string().trim_end_matches('.'), error.is_transient)
     }
 }
 
@@ -108,7 +108,7 @@ impl ServerLogin {
             if let Some(access_token) = self.usable_token(&login, rejected) {
                 return Ok(access_token);
             }
-            let (refresh, is_ours) = self.context.refresh().join_or_start(|| {
+            let (refresh, is_ours) = self.context.state.refresh.join_or_start(|| {
                 let (login, rejected) = (self.clone(), rejected.map(str::to_owned));
                 async move { login.refresh_access_token(rejected.as_deref()).await }
             });
@@ -279,7 +279,7 @@ impl ServerLogin {
         client.client_secret = secret;
         manager.configure_client(client)?;
         // During shutdown the response could arrive too late to be saved.
-        if self.context.is_shutting_down() {
+        if self.context.state.is_shutting_down.load(Ordering::Acquire) {
             return Err(RefreshError::Unusable("this process is shutting down", true));
         }
         manager.refresh_token().await?;
@@ -290,8 +290,8 @@ impl ServerLogin {
     pub(super) async fn authorization_manager(
         &self,
     ) -> Result<(Arc<OAuthHttp>, AuthorizationManager), AuthError> {
-        let http = OAuthHttp::new_for_server(&self.url).await.map_err(AuthError::InternalError)?;
-        let http = Arc::new(http);
+        let zone = ServerNetworkZone::zone_of_url(&self.url).await;
+        let http = Arc::new(OAuthHttp::new(&self.url, zone).map_err(AuthError::InternalError)?);
         let client: Arc<dyn OAuthHttpClient> = Arc::<OAuthHttp>::clone(&http);
         let manager =
             AuthorizationManager::new_with_oauth_http_client(self.url.clone(), client).await?;
@@ -307,34 +307,17 @@ impl ServerLogin {
         }
     }
 
-    /// Explains why a server rejected a request and what the user can do. Stores the server's
-    /// `WWW-Authenticate` challenge for the next login. `None` if the rejection has nothing to do
-    /// with the login.
-    pub(crate) fn explain_rejection(
-        &self,
-        status: StatusCode,
-        challenge: &str,
-        access_token: &AccessToken,
-    ) -> Option<String> {
-        let params = WWWAuthenticateParams::parse(challenge, &self.url);
-        // Other 403 responses say nothing about the scopes a login should request.
-        if status != StatusCode::FORBIDDEN || params.is_insufficient_scope() {
-            self.context.set_last_challenge(challenge);
-        }
-        rejection_message(&self.server, status, &params, access_token)
-    }
-
     /// Returns the status of the login. `None` means nobody is logged in.
-    pub(crate) fn status(&self) -> Result<Option<LoginStatus>, CredentialFileError> {
+    pub fn status(&self) -> Result<Option<LoginStatus>, LoginError> {
         let login = self.credential_file().load()?;
         Ok(login.map(|login| login_status(&login, self.context.clock.now())))
     }
 
     /// Deletes the login. Returns whether the user was logged in.
-    pub(crate) async fn log_out(&self) -> Result<bool, CredentialFileError> {
+    pub async fn log_out(&self) -> Result<bool, LoginError> {
         let file = self.credential_file();
         let lock = file.lock().await?;
-        file.delete(&lock)
+        Ok(file.delete(&lock)?)
     }
 }
 

@@ -24,7 +24,7 @@ async fn a_login_is_used_until_logout() {
     let servers = server.servers();
     let message = login_error(&servers).await;
     assert!(message.contains("a login is required"), "{message}");
-    assert!(servers.login_status("guarded").unwrap().is_none());
+    assert!(servers.login("guarded").unwrap().status().unwrap().is_none());
     let status = server.log_in(&servers, "").await.unwrap();
     // The scope that the server requires.
     assert_eq!(status.scopes, ["use"]);
@@ -45,7 +45,10 @@ async fn a_login_is_used_until_logout() {
     assert!(output.contains("access-s3cret-1"), "{output}");
     assert!(!redact_tokens(&output).contains("s3cret"), "{output}");
     for was_logged_in in [true, false] {
-        assert_eq!(within_timeout(servers.logout("guarded")).await.unwrap(), was_logged_in);
+        assert_eq!(
+            within_timeout(servers.login("guarded").unwrap().log_out()).await.unwrap(),
+            was_logged_in
+        );
     }
     assert!(server.saved_logins().is_empty());
     login_error(&server.servers()).await;
@@ -93,7 +96,7 @@ async fn a_revoked_login_is_reported_and_leaves_no_call_in_doubt() {
     // A rejected refresh is not retried.
     login_error(&servers).await;
     assert_eq!(server.stats().await["refreshes"], 1);
-    assert!(servers.login_status("guarded").unwrap().unwrap().is_expired);
+    assert!(servers.login("guarded").unwrap().status().unwrap().unwrap().is_expired);
     let message = login_error(&server.servers()).await;
     assert!(message.contains("revoked"), "{message}");
     server.log_in(&servers, "").await.unwrap();
@@ -137,7 +140,8 @@ async fn a_callback_with_another_state_is_ignored() {
         ("iss=", "was=", "missing required issuer"),
         ("http", "", "not a URL"),
     ] {
-        let login = within_timeout(servers.begin_login("guarded", &request)).await.unwrap();
+        let login =
+            within_timeout(servers.login("guarded").unwrap().start(&request)).await.unwrap();
         let callback_url = server.approve(login.authorization_url()).await.replacen(from, to, 1);
         let error =
             within_timeout(login.finish_login(&callback_url)).await.unwrap_err().to_string();
@@ -207,7 +211,7 @@ async fn transient_errors_do_not_end_a_login() {
         assert!(message.contains(expected), "{message}");
         let logins = server.saved_logins();
         assert!(logins[0].0.contains("refresh-s3cret-1"), "the login was deleted");
-        assert!(!servers.login_status("guarded").unwrap().unwrap().is_expired);
+        assert!(!servers.login("guarded").unwrap().status().unwrap().unwrap().is_expired);
         server.get(&format!("/control?{fix}")).await;
     }
     assert_eq!(call(&servers, "greet", json!({})).await.unwrap(), "Hello.");
@@ -265,10 +269,10 @@ async fn login_requirements_are_probed_without_credentials() {
     // Only calls require a login.
     server.get("/control?login_for_calls_only=true").await;
     assert!(!within_timeout(servers.requires_login("guarded")).await.unwrap());
-    assert!(within_timeout(servers.advertises_login("guarded")).await.unwrap());
+    assert!(within_timeout(servers.login("guarded").unwrap().is_advertised()).await.unwrap());
     server.get("/control?metadata_error_status=404").await;
-    assert!(!within_timeout(servers.advertises_login("guarded")).await.unwrap());
+    assert!(!within_timeout(servers.login("guarded").unwrap().is_advertised()).await.unwrap());
     // Neither does an endless stream of events.
     server.get("/control?stream_on_get=true").await;
-    assert!(!within_timeout(servers.advertises_login("guarded")).await.unwrap());
+    assert!(!within_timeout(servers.login("guarded").unwrap().is_advertised()).await.unwrap());
 }

@@ -55,13 +55,15 @@ async fn no_browser_login_starts_if_credentials_can_not_be_saved() {
         redirect_uri: "http://127.0.0.1:1/callback".to_owned(),
         ..LoginRequest::default()
     };
-    let error = within_timeout(servers.begin_login("guarded", &request)).await.unwrap_err();
+    let error =
+        within_timeout(servers.login("guarded").unwrap().start(&request)).await.unwrap_err();
     assert!(error.to_string().contains("is accessible to other users (mode 755)"), "{error}");
     fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
     let target = folder.with_file_name("real");
     fs::rename(&folder, &target).unwrap();
     symlink(&target, &folder).unwrap();
-    let error = within_timeout(servers.begin_login("guarded", &request)).await.unwrap_err();
+    let error =
+        within_timeout(servers.login("guarded").unwrap().start(&request)).await.unwrap_err();
     assert!(error.to_string().contains("is a symbolic link or not a directory"), "{error}");
 }
 

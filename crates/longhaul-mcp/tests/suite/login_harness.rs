@@ -139,7 +139,7 @@ impl OAuthServer {
             redirect_uri: callback_server.redirect_uri(),
             scopes: scope.split_whitespace().map(str::to_owned).collect(),
         };
-        let login = within_timeout(servers.begin_login("guarded", &request)).await?;
+        let login = within_timeout(servers.login("guarded")?.start(&request)).await?;
         let browser = async {
             let callback_url = self.approve(login.authorization_url()).await;
             let path = callback_url.split_once("/callback").unwrap().1;

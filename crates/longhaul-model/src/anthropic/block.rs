@@ -142,16 +142,14 @@ impl BlockBuilder {
                     self.deferred.add_fragment("citations", citation);
                 }
             }
-            _ => self.apply_unknown_delta(delta_json),
+            _ => {
+                let pairs = JsonObject::parse(delta_json).unwrap_or_default().into_fields();
+                for (name, value) in pairs.into_iter().filter(|(name, _)| name != "type") {
+                    self.deferred.add_fragment(&name, value);
+                }
+            }
         }
         Ok((String::new(), bytes))
-    }
-
-    fn apply_unknown_delta(&mut self, delta_json: &str) {
-        let pairs = JsonObject::parse(delta_json).unwrap_or_default().into_fields();
-        for (name, value) in pairs.into_iter().filter(|(name, _)| name != "type") {
-            self.deferred.add_fragment(&name, value);
-        }
     }
 
     /// Returns the finished content block.

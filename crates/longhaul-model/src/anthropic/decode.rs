@@ -50,10 +50,25 @@ impl StreamDecoder {
     /// Handles a stream event of the given type. Returns `None` if the type is unknown.
     fn on_event(&mut self, kind: &str, event: &LenientObject<'_>) -> Decoded<Option<EventEffect>> {
         match kind {
-            "message_start" => self.on_message_start(event),
+            // A reply without this event is accepted.
+            "message_start" => {
+                if let Some(message) = event.object_field("message") {
+                    self.model = message.string_field("model").or_else(|| self.model.take());
+                    if let Some(usage) = message.raw_field("usage") {
+                        self.counts.update_from_initial_usage(&USAGE, usage.get());
+                    }
+                }
+            }
             "content_block_start" => self.on_block_start(event)?,
             "content_block_delta" => self.on_block_delta(event)?,
-            "message_delta" => self.on_message_delta(event),
+            "message_delta" => {
+                let delta = event.object_field("delta");
+                let reason = delta.and_then(|delta| delta.string_or_number_field("stop_reason"));
+                self.stop_reason = reason.or_else(|| self.stop_reason.take());
+                if let Some(usage) = event.raw_field("usage") {
+                    self.counts.update_from_usage(&USAGE, usage.get());
+                }
+            }
             "message_stop" => return Ok(Some(EventEffect::Done)),
             // All blocks are finished together with the message.
             "content_block_stop" => {}
@@ -61,17 +76,6 @@ impl StreamDecoder {
             _ => return Ok(None),
         }
         Ok(Some(EventEffect::Progress))
-    }
-
-    /// Handles the event `message_start`. A reply without this event is accepted.
-    fn on_message_start(&mut self, event: &LenientObject<'_>) {
-        let Some(message) = event.object_field("message") else {
-            return;
-        };
-        self.model = message.string_field("model").or_else(|| self.model.take());
-        if let Some(usage) = message.raw_field("usage") {
-            self.counts.update_from_initial_usage(&USAGE, usage.get());
-        }
     }
 
     fn on_block_start(&mut self, event: &LenientObject<'_>) -> Decoded {
@@ -122,15 +126,6 @@ impl StreamDecoder {
             self.bytes += bytes;
         }
         Ok(())
-    }
-
-    fn on_message_delta(&mut self, event: &LenientObject<'_>) {
-        let delta = event.object_field("delta");
-        let reason = delta.and_then(|delta| delta.string_or_number_field("stop_reason"));
-        self.stop_reason = reason.or_else(|| self.stop_reason.take());
-        if let Some(usage) = event.raw_field("usage") {
-            self.counts.update_from_usage(&USAGE, usage.get());
-        }
     }
 }
 

@@ -80,20 +80,6 @@ pub(super) enum RecordedResponse {
     Interrupted,
 }
 
-impl RecordedResponse {
-    /// Returns the response to record for the result of a request. `None` means that nothing is
-    /// recorded, because the request got no response.
-    pub(super) fn from_result(result: &Result<ModelResponse, Failure>) -> Option<Self> {
-        match result {
-            Ok(response) => Some(Self::Reply(response.clone())),
-            Err(failure) => {
-                let failure = Some(failure).filter(|failure| failure.class.counts_as_attempt());
-                failure.cloned().map(Self::Failure)
-            }
-        }
-    }
-}
-
 impl RecordedRequest {
     /// Returns the difference between a request and the previous request of the run.
     pub(super) fn from_request(request: &ModelRequest, previous: Option<&ModelRequest>) -> Self {
@@ -118,28 +104,11 @@ impl RecordedRequest {
     }
 }
 
-/// Error while loading a cassette file.
+/// Error while loading a cassette file: its path, and why it can't be read or on which line an
+/// invalid record starts.
 #[derive(Debug, thiserror::Error)]
-pub enum CassetteError {
-    /// The cassette file can't be read.
-    #[error("{path} can't be read: {reason}")]
-    Unreadable {
-        /// Path of the cassette file.
-        path: String,
-        /// Error that the operating system reported.
-        reason: std::io::Error,
-    },
-    /// The file is not a cassette, or its format is not supported.
-    #[error("{path}, line {line}: {reason}")]
-    Invalid {
-        /// Path of the file.
-        path: String,
-        /// Number of the line on which the invalid record starts, from 1.
-        line: usize,
-        /// Description of what is wrong with the record.
-        reason: String,
-    },
-}
+#[error("{0}")]
+pub struct CassetteError(String);
 
 /// A cassette loaded from a file: its header and all recorded exchanges.
 #[derive(Debug)]
@@ -156,14 +125,14 @@ impl Cassette {
         let bytes = read_cassette_file(path)?;
         let mut records = Deserializer::from_slice(&bytes);
         let header = CassetteHeader::deserialize(&mut records).map_err(|error| {
-            CassetteError::invalid(path, 1, format!("this is not a cassette header: {error}"))
+            CassetteError::invalid(path, 1, &format!("this is not a cassette header: {error}"))
         })?;
         if header.cassette != FORMAT_VERSION {
             let format = header.cassette;
             let reason = format!(
                 "the file has format {format}, but this build supports format {FORMAT_VERSION}"
             );
-            return Err(CassetteError::invalid(path, 1, reason));
+            return Err(CassetteError::invalid(path, 1, &reason));
         }
         let last_line = next_line(&bytes, bytes.len());
         let mut records = records.into_iter::<RecordedExchange>();
@@ -171,8 +140,9 @@ impl Cassette {
         let mut messages = 0;
         loop {
             let start = records.byte_offset();
-            let invalid =
-                |reason| Err(CassetteError::invalid(path, next_line(&bytes, start), reason));
+            let invalid = |reason: String| {
+                Err(CassetteError::invalid(path, next_line(&bytes, start), &reason))
+            };
             let exchange = match records.next() {
                 Some(Ok(exchange)) => exchange,
                 // The file ends within this record.
@@ -220,9 +190,8 @@ impl Cassette {
 }
 
 impl CassetteError {
-    fn invalid(path: &Path, line: usize, reason: String) -> Self {
-        let path = path.display().to_string();
-        Self::Invalid { path, line, reason }
+    fn invalid(path: &Path, line: usize, reason: &str) -> Self {
+        Self(format!("{}, line {line}: {reason}", path.display()))
     }
 }
 
@@ -234,23 +203,20 @@ fn next_line(bytes: &[u8], position: usize) -> usize {
 
 /// Reads a cassette file of limited size.
 fn read_cassette_file(path: &Path) -> Result<Vec<u8>, CassetteError> {
-    let unreadable_error = |reason| {
-        let path = path.display().to_string();
-        CassetteError::Unreadable { path, reason }
-    };
+    let unreadable =
+        |error: std::io::Error| CassetteError(format!("{} can't be read: {error}", path.display()));
     // Opening a pipe would block until its other end is opened.
-    let metadata = std::fs::metadata(path).map_err(unreadable_error)?;
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
-        let reason = "the path is not a regular file".to_owned();
-        return Err(CassetteError::invalid(path, 1, reason));
+        return Err(CassetteError::invalid(path, 1, "the path is not a regular file"));
     }
     let length = metadata.len();
     if length > BYTES_MAX {
         let reason = format!("the file has {length} bytes, but at most {BYTES_MAX} are allowed");
-        return Err(CassetteError::invalid(path, 1, reason));
+        return Err(CassetteError::invalid(path, 1, &reason));
     }
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(unreadable_error)?;
-    file.take(BYTES_MAX).read_to_end(&mut bytes).map_err(unreadable_error)?;
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    file.take(BYTES_MAX).read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(bytes)
 }

@@ -90,10 +90,14 @@ impl CassetteRecorder {
 
     /// Records a request and its result if the request belongs to the recorded run.
     pub fn record_exchange(&self, request: &ModelRequest, result: &Result<ModelResponse, Failure>) {
-        let Some(answer) = RecordedResponse::from_result(result) else {
-            return;
+        let response = match result {
+            Ok(response) => RecordedResponse::Reply(response.clone()),
+            Err(failure) if failure.class.counts_as_attempt() => {
+                RecordedResponse::Failure(failure.clone())
+            }
+            Err(_) => return,
         };
-        self.append_exchange(request, answer);
+        self.append_exchange(request, response);
     }
 
     /// Records that a person interrupted the model during this request.

@@ -15,9 +15,6 @@ use crate::lenient_json::{
     check_tool_call_count, is_non_empty_json_value, parse_lenient_u64, parse_tool_arguments,
 };
 
-/// Fields of a tool call that the decoder interprets. All other fields are kept as unknown fields.
-const KNOWN_FIELDS: &[&str] = &["index", "id", "type", "function", "name", "arguments"];
-
 /// Builder for the tool calls of a reply, with all calls received so far.
 #[derive(Debug, Default)]
 pub(super) struct ToolCallsBuilder {
@@ -127,17 +124,17 @@ impl ToolCallFragment {
             None => JsonObject::default(),
         };
         let mut take_from_either = |name: &str| {
-            let found = function.take_field(name).or_else(|| rest.take_field(name));
-            found.filter(is_not_null)
+            let outer = rest.take_field(name);
+            function.take_field(name).or(outer).filter(is_not_null)
         };
         let (name, arguments) = (take_from_either("name"), take_from_either("arguments"));
         let index = rest.take_field("index");
         let id = rest.take_field("id");
+        _ = rest.take_field("type");
         let mut extra = JsonObject::default();
-        for (name, value) in rest.into_fields() {
-            if !KNOWN_FIELDS.contains(&&*name) && is_not_null(&value) {
-                extra.set_field(&name, value);
-            }
+        for (name, value) in rest.into_fields().into_iter().filter(|(_, value)| is_not_null(value))
+        {
+            extra.set_field(&name, value);
         }
         Ok(Self {
             index: index.and_then(|index| parse_lenient_u64(index.as_str())),

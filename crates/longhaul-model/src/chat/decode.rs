@@ -41,18 +41,6 @@ const DONE: &str = "[DONE]";
 
 const REASONING_DETAILS: &str = "reasoning_details";
 
-/// Fields of a message that the decoder interprets. All other fields are kept as unknown fields.
-const KNOWN_FIELDS: &[&str] = &[
-    "role",
-    "content",
-    "refusal",
-    REASONING,
-    REASONING_CONTENT,
-    REASONING_DETAILS,
-    "tool_calls",
-    "function_call",
-];
-
 /// Decoder for one reply of the Chat Completions API, with everything received so far.
 #[derive(Debug, Default)]
 pub(super) struct StreamDecoder {
@@ -178,9 +166,9 @@ impl StreamDecoder {
         {
             self.bytes += details.as_str().len() as u64;
         }
+        _ = take("role");
         for (name, value) in fields.into_fields() {
-            let is_known = KNOWN_FIELDS.contains(&&*name);
-            if !is_known && !matches!(value.as_str(), "null" | r#""""# | "{}" | "[]") {
+            if !matches!(value.as_str(), "null" | r#""""# | "{}" | "[]") {
                 self.bytes += value.as_str().len() as u64;
                 self.deferred.add_fragment(&name, value);
             }

@@ -88,26 +88,13 @@ pub(super) fn failure_class(error: &ErrorBody, status: u16) -> FailureClass {
         Some(FailureClass::Server) | None => class_from_status(status),
         Some(class) => class,
     };
-    match class {
+    let found = class_from_message(&error.message).filter(|found| {
         // Only the message tells apart the errors in these classes.
-        FailureClass::InvalidRequest | FailureClass::RateLimit | FailureClass::Auth => {
-            class_from_message(&error.message).unwrap_or(class)
-        }
-        // Some servers answer a conversation that is too long with a server error.
-        FailureClass::Server => class_from_message(&error.message)
-            .filter(|found| *found == FailureClass::ContextOverflow)
-            .unwrap_or(class),
-        FailureClass::Overloaded
-        | FailureClass::Timeout
-        | FailureClass::Network
-        | FailureClass::ContextOverflow
-        | FailureClass::Refused
-        | FailureClass::Quota
-        | FailureClass::Lost
-        | FailureClass::Stopped
-        | FailureClass::HandlerFailed
-        | FailureClass::HandlerFailedTransiently => class,
-    }
+        matches!(class, FailureClass::InvalidRequest | FailureClass::RateLimit | FailureClass::Auth)
+            // Some servers answer a conversation that is too long with a server error.
+            || (class, *found) == (FailureClass::Server, FailureClass::ContextOverflow)
+    });
+    found.unwrap_or(class)
 }
 
 fn class_from_message(message: &str) -> Option<FailureClass> {

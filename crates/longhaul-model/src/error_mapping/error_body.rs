@@ -52,15 +52,9 @@ impl ErrorBody {
         let error = value.get("error").unwrap_or(value);
         let text_field = |name: &str| {
             let found = error.get(name).or_else(|| value.get(name))?;
-            match found {
-                Value::String(text) if !text.is_empty() => Some(text.clone()),
-                Value::Number(number) => Some(number.to_string()),
-                Value::String(_)
-                | Value::Null
-                | Value::Bool(_)
-                | Value::Array(_)
-                | Value::Object(_) => None,
-            }
+            let number = || found.as_number().map(ToString::to_string);
+            let text = found.as_str().map(str::to_owned).or_else(number);
+            text.filter(|text| !text.is_empty())
         };
         let message = error.as_str().map(str::to_owned);
         let message = message.or_else(|| text_field("message")).or_else(|| text_field("detail"));

@@ -2,17 +2,18 @@
 //!
 //! Invariant: requests to this machine or to a private network never go through a proxy.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Once};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use longhaul_core::failure::FailureClass;
 use longhaul_core::net;
 use reqwest::{Client, Url};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::http::error::{HttpError, root_cause_message};
+use crate::http::error::HttpError;
 
 /// Idle time after which a pooled connection is closed. Most servers close idle connections after a
 /// minute. If the client closes them first, no request is lost.
@@ -21,7 +22,10 @@ const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// Parses the base URL of a server. A URL with credentials or a query is rejected, because base
 /// URLs are shown to people.
 pub(super) fn parse_base_url(base_url: &str) -> Result<Url, HttpError> {
-    let invalid_url_error = |reason: &str| HttpError::InvalidBaseUrl(reason.to_owned());
+    let invalid_url_error = |reason: &str| {
+        let message = format!("the base URL can't be used: {reason}");
+        HttpError::new(FailureClass::InvalidRequest, message)
+    };
     let url: Url = base_url.trim().parse().map_err(|_| invalid_url_error("invalid URL"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(invalid_url_error("only http:// and https:// are supported"));
@@ -41,11 +45,8 @@ pub(super) fn build_client(
     connect: Duration,
     conn_counter: &ConnectionCounter,
 ) -> Result<Client, HttpError> {
-    static PROVIDER: Once = Once::new();
-    PROVIDER.call_once(|| {
-        // An error means that a provider is already installed.
-        _ = rustls::crypto::ring::default_provider().install_default();
-    });
+    // An error means that a provider is already installed.
+    _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::builder()
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
@@ -62,7 +63,7 @@ pub(super) fn build_client(
         "http" => client.tls_certs_only([]).build(),
         _ => client.build(),
     };
-    client.map_err(|error| HttpError::ClientSetup(root_cause_message(&error)))
+    client.map_err(|error| HttpError::client_setup(&error))
 }
 
 /// Counter of the connections that a client has opened, to detect whether a request was sent on a

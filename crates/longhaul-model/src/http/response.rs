@@ -9,7 +9,6 @@ use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 
 use crate::http::error::HttpError;
-use crate::http::limits::HttpLimits;
 
 /// Maximum number of bytes that are read of an error response. The rest is discarded together with
 /// the connection.
@@ -24,6 +23,36 @@ const NON_STREAM_TYPES: &[&str] = &["application/json", "text/html"];
 
 /// Possible first bytes of an event stream. JSON and HTML never start with these bytes.
 const STREAM_PREFIXES: &[&[u8]] = &[b"data:", b"event:", b"id:", b"retry:", b":"];
+
+/// Timeouts and size limits of one exchange with a provider's server. A stream has no total timeout:
+/// it may take as long as the reply makes progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HttpLimits {
+    /// Maximum time to open a connection.
+    pub connect: Duration,
+    /// Timeout for the response headers, and again for the first bytes of the body: some servers
+    /// send the headers before they have processed the request.
+    pub first_byte: Duration,
+    /// Maximum time between two chunks of a response body.
+    pub idle: Duration,
+    /// Timeout for a stream that sends only keep-alive events and no part of the reply, and for
+    /// reading the complete body of a response that is not a stream.
+    pub stall: Duration,
+    /// Maximum size of a response body in bytes.
+    pub max_bytes: usize,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(120),
+            idle: Duration::from_secs(60),
+            stall: Duration::from_secs(600),
+            max_bytes: 50 * 1024 * 1024,
+        }
+    }
+}
 
 /// A response whose body is read with a limited size and within a limited time.
 #[derive(Debug)]
@@ -63,14 +92,15 @@ impl LimitedResponse {
             return Ok(Some(chunk));
         }
         let (wait, timeout_error) = match self.bytes_read {
-            0 => (self.limits.first_byte, HttpError::ResponseTimeout(self.limits.first_byte)),
-            _ => (self.limits.idle, HttpError::IdleTimeout(self.limits.idle)),
+            0 => (self.limits.first_byte, "received no response within"),
+            _ => (self.limits.idle, "received no data for"),
         };
         let next = tokio::time::timeout(wait, self.response.chunk()).await;
-        let piece = next.map_err(|_| timeout_error)?.map_err(HttpError::from_body_error)?;
+        let next = next.map_err(|_| HttpError::timeout(timeout_error, wait))?;
+        let piece = next.map_err(HttpError::from_body_error)?;
         self.bytes_read += piece.as_ref().map_or(0, Bytes::len);
         match self.bytes_read > self.limits.max_bytes {
-            true => Err(HttpError::ResponseTooLarge(self.limits.max_bytes)),
+            true => Err(HttpError::too_long("the response", self.limits.max_bytes)),
             false => Ok(piece),
         }
     }
@@ -80,7 +110,7 @@ impl LimitedResponse {
     pub(crate) async fn read_body_unless_stream(&mut self) -> Result<Option<Vec<u8>>, HttpError> {
         let stall = self.limits.stall;
         let result = tokio::time::timeout(stall, self.collect_body_unless_stream()).await;
-        result.map_err(|_| HttpError::StallTimeout(stall))?
+        result.map_err(|_| HttpError::stall_timeout(stall))?
     }
 
     async fn collect_body_unless_stream(&mut self) -> Result<Option<Vec<u8>>, HttpError> {

@@ -46,26 +46,23 @@ impl ApiError {
                 format!("Missing required parameter: '{field}'.")
             }
         };
-        Self {
-            param: Some(field),
-            code: Some("missing_required_parameter"),
-            ..Self::new(400, message)
-        }
+        Self::new(400, message).with_param(field, "missing_required_parameter")
+    }
+
+    fn with_param(self, param: &'static str, code: &'static str) -> Self {
+        Self { param: Some(param), code: Some(code), ..self }
     }
 
     /// Returns the error for a request field with an invalid value.
     pub(crate) fn invalid_field(field: &'static str, message: impl Into<String>) -> Self {
-        Self { param: Some(field), code: Some("invalid_value"), ..Self::new(400, message) }
+        Self::new(400, message).with_param(field, "invalid_value")
     }
 
     /// Returns the error for an unknown `previous_response_id`.
     pub(crate) fn unknown_response_id(response_id: &str) -> Self {
         let response_id = truncate_name_for_message(response_id);
-        Self {
-            param: Some("previous_response_id"),
-            code: Some("previous_response_not_found"),
-            ..Self::new(400, format!("Previous response with id '{response_id}' not found."))
-        }
+        let message = format!("Previous response with id '{response_id}' not found.");
+        Self::new(400, message).with_param("previous_response_id", "previous_response_not_found")
     }
 
     /// Returns the error for a model name without a script. The message lists the available names.
@@ -80,24 +77,15 @@ impl ApiError {
                 format!("{} scripts are available, among them: {names}", script_names.len())
             }
         };
-        Self {
-            param: Some("model"),
-            code: Some("model_not_found"),
-            ..Self::new(
-                404,
-                format!(
-                    "there is no script for the model `{}`; {available}",
-                    truncate_name_for_message(model)
-                ),
-            )
-        }
+        let model = truncate_name_for_message(model);
+        let message = format!("there is no script for the model `{model}`; {available}");
+        Self::new(404, message).with_param("model", "model_not_found")
     }
 
     /// Renders the error as a response with the given request ID, in the format of an API.
     pub(crate) fn to_response(&self, api: ApiKind, request_id: &str) -> MockResponse {
-        let mut response =
-            MockResponse::with_json_body(self.status, self.render_body(api, request_id))
-                .with_request_id(api, request_id);
+        let body = self.render_body(api, request_id);
+        let mut response = MockResponse::json(self.status, body, (api, request_id));
         if matches!(self.status, 408 | 409 | 429 | 500..) {
             let seconds = RETRY_AFTER_MS.div_ceil(1_000);
             response.headers.push(("retry-after", seconds.to_string()));

@@ -36,22 +36,6 @@ pub struct RecurringFailure {
     pub every: NonZeroU64,
 }
 
-impl FaultSettings {
-    /// Returns the HTTP status with which the request with this number, counted from 1, fails.
-    /// `None` means that the request succeeds.
-    pub(crate) fn failure_status_of_request(&self, request_number: u64) -> Option<u16> {
-        let failure =
-            self.failure.filter(|failure| request_number.is_multiple_of(failure.every.get()));
-        failure.map(|failure| failure.status)
-    }
-
-    /// Whether the stream with this number, counted from 1, is cut off in the middle.
-    pub(crate) fn should_cut_stream(&self, stream_number: u64) -> bool {
-        let every = self.cut_every;
-        every.is_some_and(|every| stream_number.is_multiple_of(every.get()))
-    }
-}
-
 /// A fault that the header of a request asks for, injected into the response to that request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {

@@ -15,7 +15,7 @@ const CHUNKS_MAX: usize = 4;
 /// A reply of the mock provider, with everything needed to render it in the format of an API.
 #[derive(Debug)]
 pub(crate) struct MockReply<'a> {
-    pub(crate) request: &'a ParsedRequest<'a>,
+    pub(crate) request: &'a ParsedRequest,
     pub(crate) reply: &'a Reply,
     pub(crate) stop: StopReason,
     pub(crate) usage: Usage,

@@ -14,16 +14,6 @@ pub enum ApiKind {
     Chat,
 }
 
-impl ApiKind {
-    /// Returns the name of the response header with the request ID.
-    pub(crate) const fn request_id_header(self) -> &'static str {
-        match self {
-            Self::Messages => "request-id",
-            Self::Responses | Self::Chat => "x-request-id",
-        }
-    }
-}
-
 /// HTTP response of the mock provider. The HTTP server that asked for it sends it to its client.
 #[derive(Debug, Clone)]
 pub struct MockResponse {
@@ -62,32 +52,39 @@ pub enum ResponseTermination {
 }
 
 impl MockResponse {
-    /// Returns a response with a complete JSON body.
-    pub(crate) fn with_json_body(status: u16, body: String) -> Self {
-        Self::new(status, "application/json", MockBody::Full(body.into()))
+    /// Returns a response with a complete JSON body. `request_id` is the ID of the request to an
+    /// API.
+    pub(crate) fn json(status: u16, body: String, request_id: (ApiKind, &str)) -> Self {
+        Self::new(status, "application/json", MockBody::Full(body.into()), request_id)
     }
 
-    pub(crate) fn with_event_stream(events: Vec<Bytes>) -> Self {
+    pub(crate) fn event_stream(events: Vec<Bytes>, request_id: (ApiKind, &str)) -> Self {
         let kind = "text/event-stream; charset=utf-8";
-        let mut response = Self::new(200, kind, MockBody::Stream(events));
+        let mut response = Self::new(200, kind, MockBody::Stream(events), request_id);
         response.headers.push(("cache-control", "no-cache".to_owned()));
         response
     }
 
-    fn new(status: u16, content_type: &str, content: MockBody) -> Self {
+    fn new(
+        status: u16,
+        content_type: &str,
+        body: MockBody,
+        (api, request_id): (ApiKind, &str),
+    ) -> Self {
+        let request_id_header = match api {
+            ApiKind::Messages => "request-id",
+            ApiKind::Responses | ApiKind::Chat => "x-request-id",
+        };
         Self {
             status,
-            headers: vec![("content-type", content_type.to_owned())],
+            headers: vec![
+                ("content-type", content_type.to_owned()),
+                (request_id_header, request_id.to_owned()),
+            ],
             initial_delay: Millis::ZERO,
             event_delay: Millis::ZERO,
-            body: content,
+            body,
             termination: ResponseTermination::Clean,
         }
-    }
-
-    /// Adds the header with the request ID, named as the API names it.
-    pub(crate) fn with_request_id(mut self, api: ApiKind, id: &str) -> Self {
-        self.headers.push((api.request_id_header(), id.to_owned()));
-        self
     }
 }

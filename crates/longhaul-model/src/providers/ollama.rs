@@ -7,8 +7,9 @@ use std::time::Duration;
 use longhaul_core::time::{Millis, Timestamp};
 
 use crate::http::{HttpClient, HttpLimits};
-use crate::model_list::{self, ModelListApi, ModelListRequest};
+use crate::model_list::{self, ModelListRequest};
 use crate::providers::Provider;
+use crate::providers::built_in::ApiFormat;
 
 /// Timeout for connecting to the Ollama server.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
@@ -21,20 +22,11 @@ const TOTAL_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// How long the name of Ollama's first model is cached. Short, so that a newly pulled model is
 /// found soon.
-const FOUND_MODEL_TTL: Millis = Millis::from_secs(5);
+pub(crate) const FOUND_MODEL_TTL: Millis = Millis::from_secs(5);
 
 /// How long it is cached that Ollama has no model or does not respond. Longer than for a found
 /// model, since each query waits for the timeout.
-const NO_MODEL_TTL: Millis = Millis::from_secs(30);
-
-/// Returns how long the name of Ollama's first model is cached. `model` is `None` if Ollama has no
-/// model or does not respond, which is cached, too.
-pub(crate) fn first_ollama_model_cache_ttl(model: Option<&str>) -> Millis {
-    match model {
-        Some(_) => FOUND_MODEL_TTL,
-        None => NO_MODEL_TTL,
-    }
-}
+pub(crate) const NO_MODEL_TTL: Millis = Millis::from_secs(30);
 
 /// Returns the first model that the Ollama server lists. `None` means that the server does not
 /// respond or has no model. The request runs on its own thread, because the caller is synchronous.
@@ -55,7 +47,7 @@ pub(crate) fn fetch_first_ollama_model(provider: &Provider, now: Timestamp) -> O
         };
         let request = ModelListRequest {
             provider: &name,
-            api: ModelListApi::OpenAi,
+            api: ApiFormat::Chat,
             key: None,
             headers: &headers,
             now,

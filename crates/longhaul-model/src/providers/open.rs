@@ -9,11 +9,12 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::{Clock, Millis};
 
 use crate::chat::ServerQuirks;
-use crate::http::HttpClient;
+use crate::http::{HttpClient, HttpError};
 use crate::image_source::ImageSource;
+use crate::providers::Provider;
 use crate::providers::built_in::ApiFormat;
 use crate::providers::model_choice::ModelSelector;
-use crate::providers::{Provider, ollama};
+use crate::providers::ollama::{self, FOUND_MODEL_TTL, NO_MODEL_TTL};
 use crate::settings::ModelSettings;
 use crate::{anthropic, chat, responses};
 
@@ -88,7 +89,10 @@ impl ProviderModels {
         provider: &Provider,
         settings: ModelSettings,
     ) -> Result<Arc<dyn Model>, String> {
-        let (http, clock) = (self.http_client(provider)?, Arc::clone(&self.clock));
+        let unusable =
+            |error: String| format!("The provider `{}` can't be used: {error}.", provider.name);
+        let http = self.http_client(provider).map_err(|error| unusable(error.to_string()))?;
+        let clock = Arc::clone(&self.clock);
         let model = match provider.api {
             ApiFormat::Anthropic => anthropic::new_model(http, settings, clock),
             ApiFormat::Responses => responses::new_model(http, settings, clock),
@@ -102,19 +106,17 @@ impl ProviderModels {
                 chat::new_model(http, settings, quirks, clock)
             }
         };
-        model.map_err(|error| format!("The provider `{}` can't be used: {error}.", provider.name))
+        model.map_err(|error| unusable(error.to_string()))
     }
 
     /// Returns the HTTP client of a provider. All models of the provider share it and its
     /// connections.
-    fn http_client(&self, provider: &Provider) -> Result<HttpClient, String> {
+    fn http_client(&self, provider: &Provider) -> Result<HttpClient, HttpError> {
         let mut clients = lock_ignoring_poison(&self.http_clients);
         if let Some(client) = clients.get(&provider.name) {
             return Ok(client.clone());
         }
-        let client = HttpClient::new(&provider.base_url, provider.limits);
-        let client = client
-            .map_err(|error| format!("The provider `{}` can't be used: {error}.", provider.name))?;
+        let client = HttpClient::new(&provider.base_url, provider.limits)?;
         clients.insert(provider.name.clone(), client.clone());
         Ok(client)
     }
@@ -125,7 +127,7 @@ impl ProviderModels {
         let now = self.clock.monotonic_time();
         let cached = lock_ignoring_poison(&self.ollama_cache).clone();
         if let Some((at, model)) = cached
-            && now.minus(at) < ollama::first_ollama_model_cache_ttl(model.as_deref())
+            && now.minus(at) < model.as_ref().map_or(NO_MODEL_TTL, |_| FOUND_MODEL_TTL)
         {
             return model;
         }

@@ -149,6 +149,6 @@ fn tool_call_block(mut fields: JsonObject) -> Block {
 /// Removes all fields with these names, even if a name occurs several times.
 fn remove_fields_by_name(fields: &mut JsonObject, names: &[&str]) {
     for name in names {
-        while fields.take_field(name).is_some() {}
+        _ = fields.take_field(name);
     }
 }

@@ -44,7 +44,11 @@ pub(super) struct StreamDecoder {
 impl StreamDecoder {
     fn on_event(&mut self, kind: &str, event: &LenientObject<'_>) -> Decoded<EventEffect> {
         match kind {
-            "response.created" | "response.in_progress" => self.on_response_created(event),
+            "response.created" | "response.in_progress" => {
+                let response = event.object_field("response");
+                let model = response.and_then(|response| response.string_field("model"));
+                self.model = model.or_else(|| self.model.take());
+            }
             "response.output_item.added" => self.on_item_added(event)?,
             "response.output_item.done" => self.on_item_done(event)?,
             "response.content_part.added" | "response.content_part.done" => {
@@ -59,13 +63,6 @@ impl StreamDecoder {
             },
         }
         Ok(EventEffect::Progress)
-    }
-
-    /// Handles the event `response.created`. A reply without this event is accepted.
-    fn on_response_created(&mut self, event: &LenientObject<'_>) {
-        let response = event.object_field("response");
-        let model = response.and_then(|response| response.string_field("model"));
-        self.model = model.or_else(|| self.model.take());
     }
 
     fn on_item_added(&mut self, event: &LenientObject<'_>) -> Decoded {

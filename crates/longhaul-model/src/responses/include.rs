@@ -24,7 +24,11 @@ pub(super) fn take_include(settings: &mut ModelSettings) -> Result<Option<RawJso
     let fields_json = settings.fields.as_ref().map(RawJson::as_str);
     // Fields that are not an object are rejected later, by the adapter.
     let mut fields = fields_json.and_then(JsonObject::parse).unwrap_or_default();
-    reject_duplicate_fields(&fields)?;
+    for (index, (name, _)) in fields.fields().iter().enumerate() {
+        if fields.fields()[..index].iter().any(|(other, _)| other == name) {
+            return Err(SettingsError(format!("the field `{name}` of a request is set twice")));
+        }
+    }
     let Some(include) = fields.take_field("include") else {
         return Ok(default_include.map(|value| RawJson::from_serialize(&[value])));
     };
@@ -36,17 +40,6 @@ pub(super) fn take_include(settings: &mut ModelSettings) -> Result<Option<RawJso
     };
     all.extend(default_include.filter(|value| !all.contains(value)));
     Ok(Some(RawJson::from_serialize(&all)))
-}
-
-fn reject_duplicate_fields(fields: &JsonObject) -> Result<(), SettingsError> {
-    let mut pairs = fields.clone().into_fields();
-    pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
-    match pairs.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        Some(pair) => {
-            Err(SettingsError(format!("the field `{}` of a request is set twice", pair[0].0)))
-        }
-        None => Ok(()),
-    }
 }
 
 /// Whether a model may support reasoning, according to its name without a vendor prefix.

@@ -63,7 +63,7 @@ impl TemplateRenderer {
         if !contains_template(source) {
             return Ok(source.to_owned());
         }
-        let (syntax, used) = (self.0.syntax().clone(), values.used_values(source));
+        let (syntax, used) = (self.0.syntax().clone(), values.to_template_context());
         let text = render_within_limits(source, used, syntax, (&LIMITS, format_template_value));
         text.map_err(|error| {
             let (problem, missing) =
@@ -137,17 +137,13 @@ impl Values<'_> {
         newest.next()
     }
 
-    /// Returns the values of the variables that this template uses.
-    fn used_values(&self, template_source: &str) -> minijinja::Value {
-        // A variable that the template does not mention is only visible to `debug`.
-        let may_use =
-            |name: &str| template_source.contains(name) || template_source.contains("debug");
+    /// Returns the values of the variables of a template.
+    fn to_template_context(&self) -> minijinja::Value {
         let undefined = minijinja::Value::UNDEFINED;
-        let input = may_use("input").then(|| self.run_input_value()).flatten();
-        let last_result = may_use("last_result").then(|| self.last_tool_result()).flatten();
+        let input = self.run_input_value().map(|input| Serde(&input).into());
         minijinja::context! {
-            input => input.map_or(undefined.clone(), |input| Serde(&input).into()),
-            last_result => last_result.map_or(undefined, minijinja::Value::from),
+            input => input.unwrap_or_else(|| undefined.clone()),
+            last_result => self.last_tool_result().map_or(undefined, minijinja::Value::from),
         }
     }
 
@@ -187,8 +183,7 @@ fn parse_json_or_string(text: String) -> Value {
 }
 
 fn joined_part_texts(parts: &[Part]) -> String {
-    let texts = parts.iter().filter_map(Part::text);
-    texts.collect()
+    parts.iter().filter_map(Part::text).collect()
 }
 
 /// Formats a template value: strings unchanged, everything else as JSON instead of minijinja's own

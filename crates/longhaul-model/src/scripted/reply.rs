@@ -9,11 +9,10 @@ use longhaul_core::message::{Block, Message, Reply, StopReason, ToolCall};
 use longhaul_core::port::model::{CostEstimate, ModelRequest};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::{ModelPricing, Price, Usage};
+use serde_json::Value;
 
 use crate::scripted::render::{TemplateRenderer, Values};
-use crate::scripted::script::{
-    ScriptedArguments, ScriptedFailure, ScriptedReply, ScriptedToolCall,
-};
+use crate::scripted::script::{ScriptedFailure, ScriptedReply};
 
 /// Label that is stored with the replies of scripted models, in place of a provider's API.
 pub(crate) const API: &str = "scripted";
@@ -32,11 +31,11 @@ pub(crate) const FREE_PRICING: ModelPricing = ModelPricing {
 
 /// Returns the scripted failure of this attempt. `None` means that the attempt succeeds.
 pub(crate) fn failure_of_attempt(failure: ScriptedFailure, attempt: u32) -> Option<Failure> {
-    let ScriptedFailure { status, class, times } = failure;
+    let ScriptedFailure { status, times } = failure;
     (attempt <= times).then(|| Failure {
         status: Some(status),
         ..Failure::new(
-            class,
+            failure.class(),
             format!(
                 "the script makes this call fail with status {status}, attempt {attempt} of {times}"
             ),
@@ -51,35 +50,25 @@ pub(crate) fn render_reply(
     renderer: &TemplateRenderer,
 ) -> Result<Reply, String> {
     let values = Values(request);
-    let text = line.text.as_deref().map(|text| renderer.render_text(text, &values));
+    let text = line.text.as_ref().map(|text| renderer.render_text(&text.value, &values));
     let text = text.transpose()?.filter(|text| !text.is_empty());
     let text_block = text.map(Block::from_text);
-    let calls = line.calls.iter().zip(1_u32..).map(|(call, index)| {
+    let no_input = Value::Object(Default::default());
+    let calls = line.tools.iter().zip(1_u32..).map(|(call, index)| {
+        let name = call.name.value.clone();
+        let input = call.input.as_ref().map_or(&no_input, |input| &input.value);
+        let input = renderer.render_json(input, &values);
+        let input =
+            input.map_err(|error| format!("can't render the input of `{name}`: {error}"))?;
         Ok(Block::ToolCall(ToolCall {
             id: format!("call_{}_{index}", request.turn),
-            name: call.name.clone(),
-            input: render_call_arguments(call, &values, renderer)?,
+            name,
+            input: RawJson::from_serialize(&input),
             extra: None,
         }))
     });
     let blocks = text_block.into_iter().map(Ok).chain(calls);
     Ok(Reply { api: API.to_owned(), blocks: blocks.collect::<Result<_, String>>()? })
-}
-
-fn render_call_arguments(
-    call: &ScriptedToolCall,
-    values: &Values<'_>,
-    renderer: &TemplateRenderer,
-) -> Result<RawJson, String> {
-    match &call.input {
-        ScriptedArguments::Literal(raw) => Ok(raw.clone()),
-        ScriptedArguments::Templated(value) => {
-            let filled = renderer.render_json(value, values);
-            let filled = filled
-                .map_err(|error| format!("can't render the input of `{}`: {error}", call.name))?;
-            Ok(RawJson::from_serialize(&filled))
-        }
-    }
 }
 
 /// Returns the stop reason of a reply: tool use if the reply contains calls, otherwise the end of

@@ -6,7 +6,8 @@ use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::time::Clock as _;
 use longhaul_model::http::{HttpClient, HttpLimits};
 use longhaul_model::key::ApiKey;
-use longhaul_model::model_list::{ModelListApi, ModelListRequest, fetch_model_names};
+use longhaul_model::model_list::{ModelListRequest, fetch_model_names};
+use longhaul_model::providers::built_in::ApiFormat;
 
 use super::harness::{FixedClock, Server, ServerAction, full_response};
 
@@ -14,7 +15,7 @@ const KEY: &str = "sk-very-secret-0123456789";
 
 async fn list_models(
     base: &str,
-    api: ModelListApi,
+    api: ApiFormat,
     headers: &[(String, String)],
 ) -> Result<Vec<String>, Failure> {
     let limits = HttpLimits {
@@ -41,24 +42,24 @@ async fn each_api_is_queried_in_its_own_format() {
     let list = r#"{"object":"list","data":[{"id":"b"},{"id":"a"},{"no":1},{"id":"x\u001b[2J"}]}"#;
     for (api, base, line, login) in [
         (
-            ModelListApi::Anthropic,
+            ApiFormat::Anthropic,
             "",
             "GET /v1/models?limit=1000 HTTP/1.1",
             format!("x-api-key: {KEY}"),
         ),
         (
-            ModelListApi::OpenAi,
+            ApiFormat::Chat,
             "/api/v1",
             "GET /api/v1/models HTTP/1.1",
             format!("authorization: Bearer {KEY}"),
         ),
         (
-            ModelListApi::OpenAi,
+            ApiFormat::Chat,
             "/v1/",
             "GET /v1/models HTTP/1.1",
             format!("authorization: Bearer {KEY}"),
         ),
-        (ModelListApi::OpenAi, "", "GET /models HTTP/1.1", format!("authorization: Bearer {KEY}")),
+        (ApiFormat::Chat, "", "GET /models HTTP/1.1", format!("authorization: Bearer {KEY}")),
     ] {
         let server = Server::new(vec![full_response(200, &[], list)]).await;
         let headers = [("x-team".to_owned(), "blue".to_owned())];
@@ -84,7 +85,7 @@ async fn model_lists_of_many_formats_are_parsed() {
         ("<html><title>Log in</title></html>", None),
     ] {
         let server = Server::new(vec![full_response(200, &[], body)]).await;
-        let found = list_models(&server.base_url(), ModelListApi::OpenAi, &[]).await;
+        let found = list_models(&server.base_url(), ApiFormat::Chat, &[]).await;
         match names {
             Some(names) => assert_eq!(found.unwrap(), names, "{body}"),
             None => {
@@ -124,7 +125,7 @@ async fn model_list_errors_are_distinguished_and_hide_the_key() {
         ),
     ] {
         let server = Server::new(vec![plan]).await;
-        let failure = list_models(&server.base_url(), ModelListApi::OpenAi, &[]).await.unwrap_err();
+        let failure = list_models(&server.base_url(), ApiFormat::Chat, &[]).await.unwrap_err();
         assert_eq!(failure.class, class, "{failure:?}");
         assert!(failure.message.contains(expected), "{failure:?}");
         assert!(!format!("{failure:?}").contains(KEY), "{failure:?}");
@@ -136,8 +137,7 @@ async fn model_list_errors_are_distinguished_and_hide_the_key() {
 async fn an_invalid_header_sends_no_request() {
     let server = Server::new(vec![]).await;
     let headers = [("a b".to_owned(), "c".to_owned())];
-    let failure =
-        list_models(&server.base_url(), ModelListApi::OpenAi, &headers).await.unwrap_err();
+    let failure = list_models(&server.base_url(), ApiFormat::Chat, &headers).await.unwrap_err();
     assert_eq!(failure.message, "the header `a b` has an invalid name or value");
     assert_eq!(server.connections(), 0);
 }
@@ -147,6 +147,6 @@ async fn a_model_list_that_contains_the_key_is_redacted() {
     let list = format!(r#"["{KEY}","m","for {KEY}","by-hand-1"]"#);
     let server = Server::new(vec![full_response(200, &[], &list)]).await;
     let headers = [("x-key".to_owned(), "by-hand-1".to_owned())];
-    let names = list_models(&server.base_url(), ModelListApi::OpenAi, &headers).await.unwrap();
+    let names = list_models(&server.base_url(), ApiFormat::Chat, &headers).await.unwrap();
     assert_eq!(names, ["[key]", "m", "for [key]", "[header]"]);
 }

@@ -28,7 +28,6 @@ fn every_built_in_price_is_plausible() {
     for provider in ["anthropic", "openai", "moonshot"] {
         let model = prices.default_model(provider).unwrap();
         assert!(prices.find_model_entry(provider, model).is_some(), "{provider}/{model}");
-        assert!(prices.price_source(provider).is_some());
     }
     let idle = prices.model_for_idle_tick_events("moonshot").unwrap();
     assert!(prices.find_model_entry("moonshot", idle).is_some(), "{idle}");

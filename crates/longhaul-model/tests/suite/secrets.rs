@@ -8,7 +8,8 @@ use longhaul_core::time::Clock as _;
 use longhaul_model::chat::ServerQuirks;
 use longhaul_model::http::HttpClient;
 use longhaul_model::key::ApiKey;
-use longhaul_model::model_list::{ModelListApi, ModelListRequest};
+use longhaul_model::model_list::ModelListRequest;
+use longhaul_model::providers::built_in::ApiFormat;
 use longhaul_model::settings::ModelSettings;
 use longhaul_model::{anthropic, chat, responses};
 
@@ -88,7 +89,7 @@ async fn debug_output_hides_secrets() {
     let key = ApiKey::new(KEY);
     let asker = ModelListRequest {
         provider: "somebody",
-        api: ModelListApi::OpenAi,
+        api: ApiFormat::Chat,
         key: Some(&key),
         headers: &settings().headers,
         now: FixedClock.now(),

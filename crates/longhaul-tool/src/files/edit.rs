@@ -109,14 +109,14 @@ impl DiskTool for EditFileTool {
             return VerifyOutcome::Unknown;
         };
         let (old, new) = with_file_line_endings(&content, &input);
-        match find_edit_evidence(&content, &old, &new) {
-            EditVerification::Applied => {
+        match is_edit_applied(&content, &old, &new) {
+            Some(true) => {
                 let message =
                     format!("Edited `{}`: the file contains the new text.", target.display);
                 VerifyOutcome::Happened(ToolOutput::text(message))
             }
-            EditVerification::NotApplied => VerifyOutcome::NotHappened,
-            EditVerification::Unclear => VerifyOutcome::Unknown,
+            Some(false) => VerifyOutcome::NotHappened,
+            None => VerifyOutcome::Unknown,
         }
     }
 }
@@ -204,27 +204,17 @@ fn mismatch_message(
     format!("`old` was not found in `{display_path}`; {hint}")
 }
 
-/// Whether the content of a file shows that an edit was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EditVerification {
-    Applied,
-    NotApplied,
-    Unclear,
-}
-
-/// Returns whether the content shows that `new` replaced `old`. After an edit, every `old` left in
-/// the file overlaps a `new`, for example when three of four blank lines were replaced by two. An
-/// `old` that overlaps no `new` proves that the edit was not made.
-fn find_edit_evidence(content: &str, old: &str, new: &str) -> EditVerification {
+/// Returns whether the content shows that `new` replaced `old`. `None` means that it is unclear.
+/// After an edit, every `old` left in the file overlaps a `new`, for example when three of four
+/// blank lines were replaced by two. An `old` that overlaps no `new` proves that the edit was not
+/// made.
+fn is_edit_applied(content: &str, old: &str, new: &str) -> Option<bool> {
     if !content.contains(old) {
-        // Somebody else removed both texts, or `new` is empty.
-        return match content.contains(new) {
-            true => EditVerification::Applied,
-            false => EditVerification::Unclear,
-        };
+        // If both texts are missing, somebody else removed them.
+        return content.contains(new).then_some(true);
     }
     if new.contains(old) && !content.split(new).any(|between| between.contains(old)) {
-        return EditVerification::Applied;
+        return Some(true);
     }
     let overlaps_new = |at: usize| {
         let margin = new.len().saturating_sub(1);
@@ -233,42 +223,35 @@ fn find_edit_evidence(content: &str, old: &str, new: &str) -> EditVerification {
         content.get(start..end).is_some_and(|nearby| nearby.contains(new))
     };
     let mut matches = content.match_indices(old).take(MATCHES_MAX);
-    if new.is_empty() || matches.any(|(at, _)| !overlaps_new(at)) {
-        return EditVerification::NotApplied;
-    }
-    EditVerification::Unclear
+    (new.is_empty() || matches.any(|(at, _)| !overlaps_new(at))).then_some(false)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{EditVerification, find_edit_evidence};
+    use super::is_edit_applied;
 
     #[test]
     fn applied_edits_are_recognized() {
-        let check = |content: &str, (old, new): (&str, &str), expected: EditVerification| {
-            assert_eq!(
-                find_edit_evidence(content, old, new),
-                expected,
-                "{content:?} {old:?} {new:?}"
-            );
+        let check = |content: &str, (old, new): (&str, &str), expected: Option<bool>| {
+            assert_eq!(is_edit_applied(content, old, new), expected, "{content:?} {old:?} {new:?}");
         };
-        check("a cat", ("cat", "dog"), EditVerification::NotApplied);
-        check("a dog", ("cat", "dog"), EditVerification::Applied);
-        check("a cow", ("cat", "dog"), EditVerification::Unclear);
-        check("cat and dog", ("cat", "dog"), EditVerification::NotApplied);
+        check("a cat", ("cat", "dog"), Some(false));
+        check("a dog", ("cat", "dog"), Some(true));
+        check("a cow", ("cat", "dog"), None);
+        check("cat and dog", ("cat", "dog"), Some(false));
         // Removed, or not.
-        check("a ", ("cat", ""), EditVerification::Applied);
-        check("a cat", ("cat", ""), EditVerification::NotApplied);
+        check("a ", ("cat", ""), Some(true));
+        check("a cat", ("cat", ""), Some(false));
         // The old text is a part of the new one.
-        check("fn a", ("fn a", "/// A\nfn a"), EditVerification::NotApplied);
-        check("/// A\nfn a", ("fn a", "/// A\nfn a"), EditVerification::Applied);
-        check("/// A\nfn a fn a", ("fn a", "/// A\nfn a"), EditVerification::NotApplied);
+        check("fn a", ("fn a", "/// A\nfn a"), Some(false));
+        check("/// A\nfn a", ("fn a", "/// A\nfn a"), Some(true));
+        check("/// A\nfn a fn a", ("fn a", "/// A\nfn a"), Some(false));
         // Shortened: the remaining text may have been longer before.
-        check("a\n\n\nb", ("\n\n\n", "\n\n"), EditVerification::Unclear);
-        check("a\n\nb", ("\n\n\n", "\n\n"), EditVerification::Applied);
-        check("aa", ("aa", "a"), EditVerification::Unclear);
+        check("a\n\n\nb", ("\n\n\n", "\n\n"), None);
+        check("a\n\nb", ("\n\n\n", "\n\n"), Some(true));
+        check("aa", ("aa", "a"), None);
         // At the edges of characters of several bytes.
-        check("üüü cat üüü", ("cat", "ü"), EditVerification::NotApplied);
-        check("ücatü", ("cat", "üü"), EditVerification::NotApplied);
+        check("üüü cat üüü", ("cat", "ü"), Some(false));
+        check("ücatü", ("cat", "üü"), Some(false));
     }
 }

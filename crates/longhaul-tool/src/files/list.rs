@@ -3,7 +3,6 @@
 //! Invariant: the output is limited and says what was left out.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use rustix::fs::FileType;
 use schemars::JsonSchema;
@@ -13,7 +12,6 @@ use serde_json::Value;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::ToolContext;
-use longhaul_core::time::Clock;
 
 use crate::disk_tool::{DiskTool, Reason};
 use crate::files::glob::Glob;
@@ -27,10 +25,7 @@ const SHOWN_MAX: usize = 1_000;
 
 /// The tool `list_files`, which lists a folder or matching files.
 #[derive(Debug)]
-pub(crate) struct ListFilesTool {
-    pub(crate) workspace: Workspace,
-    pub(crate) clock: Arc<dyn Clock>,
-}
+pub(crate) struct ListFilesTool(pub(crate) Workspace);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -53,32 +48,29 @@ impl DiskTool for ListFilesTool {
 
     /// Returns the folder as the text that approval rules match; `.` means the whole workspace.
     fn rule_match_texts(&self, input: &Value) -> Vec<String> {
-        self.workspace.rule_match_texts(input)
+        self.0.rule_match_texts(input)
     }
 
     fn call(&self, input: ListFilesInput, _ctx: &ToolContext) -> Result<ToolOutput, Reason> {
         let path = input.path.unwrap_or_default();
-        let parts = self.workspace.parse_accessible_path(&path, PathAccess::Read)?;
+        let parts = self.0.parse_accessible_path(&path, PathAccess::Read)?;
         let glob = Glob::parse_optional(input.glob.as_deref())?;
         let mut lines: Vec<String> = Vec::new();
         let mut is_truncated = false;
-        let mut walk = FolderWalk::new(&self.workspace, glob.as_ref(), &*self.clock);
+        let mut walk = FolderWalk::new(&self.0, glob.as_ref());
         let result = walk.visit_entries(&parts, glob.is_some(), &mut |_, entry| {
             if lines.len() == SHOWN_MAX {
                 is_truncated = true;
                 return ControlFlow::Break(());
             }
             let path = &entry.path;
-            lines.push(match entry.kind {
-                FileType::RegularFile => path.clone(),
-                FileType::Directory => format!("{path}/"),
-                FileType::Symlink => format!("{path} (a symbolic link, not followed)"),
-                FileType::Fifo
-                | FileType::Socket
-                | FileType::CharacterDevice
-                | FileType::BlockDevice
-                | FileType::Unknown => format!("{path} (not a regular file)"),
-            });
+            let marks = [
+                (FileType::RegularFile, ""),
+                (FileType::Directory, "/"),
+                (FileType::Symlink, " (a symbolic link, not followed)"),
+            ];
+            let mark = marks.iter().find(|(kind, _)| *kind == entry.kind);
+            lines.push(format!("{path}{}", mark.map_or(" (not a regular file)", |(_, mark)| mark)));
             ControlFlow::Continue(())
         });
         result.map_err(|error| fs_error_message(&join_parts(&parts), &error))?;

@@ -14,19 +14,25 @@ const PART_BYTES_MAX: usize = 255;
 /// Maximum number of nested folders in a path.
 pub(crate) const DEPTH_MAX: usize = 32;
 
-/// What is wrong with a path, and what to write instead.
+/// What is wrong with a path or another name, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{display_path}` {problem}; {hint}")]
-pub(crate) struct PathError {
-    display_path: String,
+#[error("{subject} {problem}; {hint}")]
+pub(crate) struct NameError {
+    subject: String,
     problem: &'static str,
-    hint: &'static str,
+    hint: String,
 }
 
-impl PathError {
-    /// Creates the error for a rejected path.
-    pub(crate) fn new(path_text: &str, problem: &'static str, hint: &'static str) -> Self {
-        Self { display_path: escape_for_message(path_text), problem, hint }
+impl NameError {
+    /// Creates the error for a rejected name.
+    pub(crate) fn new(name: &str, problem: &'static str, hint: impl Into<String>) -> Self {
+        let subject = format!("`{}`", escape_for_message(name));
+        Self { subject, problem, hint: hint.into() }
+    }
+
+    /// Adds the kind of the name, such as `folder`.
+    pub(crate) fn with_kind(self, kind: &str) -> Self {
+        Self { subject: format!("{kind} {}", self.subject), ..self }
     }
 }
 
@@ -50,7 +56,7 @@ pub(crate) const SKILL: OutsidePathErrorTexts = OutsidePathErrorTexts {
 
 /// Returns the components of a path in the workspace; they are empty for the workspace itself. An
 /// absolute path is allowed if it starts with a root of the workspace.
-pub(crate) fn parse_in_workspace(roots: &[PathBuf], text: &str) -> Result<Vec<String>, PathError> {
+pub(crate) fn parse_in_workspace(roots: &[PathBuf], text: &str) -> Result<Vec<String>, NameError> {
     parse_below(&WORKSPACE, roots, text)
 }
 
@@ -59,19 +65,19 @@ pub(crate) fn parse_below(
     texts: &OutsidePathErrorTexts,
     roots: &[PathBuf],
     text: &str,
-) -> Result<Vec<String>, PathError> {
+) -> Result<Vec<String>, NameError> {
     let root_hint = texts.hint;
     if text.len() > PATH_BYTES_MAX {
-        return Err(PathError::new(text, "is too long", root_hint));
+        return Err(NameError::new(text, "is too long", root_hint));
     }
     let relative = if text.starts_with('/') {
         let relative = roots.iter().find_map(|root| strip_root_prefix(root, text));
-        relative.ok_or_else(|| PathError::new(text, texts.outside, root_hint))?
+        relative.ok_or_else(|| NameError::new(text, texts.outside, root_hint))?
     } else {
         text
     };
     if relative == "~" || relative.starts_with("~/") {
-        return Err(PathError::new(text, texts.outside, root_hint));
+        return Err(NameError::new(text, texts.outside, root_hint));
     }
     let mut parts = Vec::new();
     for part in relative.split('/') {
@@ -81,16 +87,16 @@ pub(crate) fn parse_below(
         if part == ".." {
             // Rejected even where it would stay inside, because behind a symbolic link it would
             // not.
-            return Err(PathError::new(text, "has `..` in it", root_hint));
+            return Err(NameError::new(text, "has `..` in it", root_hint));
         }
         if let Some((problem, hint)) = part_problem(part) {
-            return Err(PathError::new(text, problem, hint));
+            return Err(NameError::new(text, problem, hint));
         }
         parts.push(part.to_owned());
     }
     if parts.len() > DEPTH_MAX {
         let hint = "use at most 32 nested folders";
-        return Err(PathError::new(text, "is too deep", hint));
+        return Err(NameError::new(text, "is too deep", hint));
     }
     Ok(parts)
 }

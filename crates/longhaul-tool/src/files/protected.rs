@@ -118,16 +118,10 @@ fn is_policy_file(path_parts: &[String]) -> bool {
         prefix.len() <= names.len()
             && prefix.iter().zip(&names).all(|(prefix, name)| prefix == name)
     });
-    is_listed || is_claude_settings(&names)
-}
-
-/// Returns whether this path is a settings file of Claude, under any of its names. Such a file can
-/// start programs.
-fn is_claude_settings(names: &[String]) -> bool {
-    let [folder, file, ..] = names else {
-        return false;
-    };
-    folder == ".claude" && file.starts_with("settings") && file.ends_with(".json")
+    // A settings file of Claude, under any of its names, can start programs.
+    let is_claude_settings = matches!(&*names, [folder, file, ..]
+        if folder == ".claude" && file.starts_with("settings") && file.ends_with(".json"));
+    is_listed || is_claude_settings
 }
 
 fn protected_name_reason(folder: &str, name: &str) -> Option<&'static str> {
@@ -156,16 +150,10 @@ fn is_secret_file(folder: &str, name: &str) -> bool {
 
 fn is_private_key_file(name: &str) -> bool {
     let is_public = name.ends_with(".pub");
-    let is_key_name = KEY_NAMES
-        .iter()
-        .any(|key| name.strip_prefix(key).is_some_and(|rest| !starts_with_word_char(rest)));
+    let is_identifier_char = |c: char| c.is_alphanumeric() || c == '_';
+    let mut key_suffixes = KEY_NAMES.iter().filter_map(|key| name.strip_prefix(key));
+    let is_key_name = key_suffixes.any(|rest| !rest.starts_with(is_identifier_char));
     !is_public && (is_key_name || KEY_ENDS.iter().any(|end| name.ends_with(end)))
-}
-
-/// Returns whether the text after a key name makes it another name: `id_rsa.old` and `id_rsa-2` are
-/// keys, `id_rsasomething` is not.
-fn starts_with_word_char(rest: &str) -> bool {
-    rest.starts_with(|first: char| first.is_alphanumeric() || first == '_')
 }
 
 /// Returns a path component in a form for comparison that ignores everything some file system

@@ -4,7 +4,6 @@
 //! not searched.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 use rustix::fs::FileType;
@@ -15,7 +14,6 @@ use serde_json::Value;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::ToolContext;
-use longhaul_core::time::Clock;
 
 use crate::disk_tool::{DiskTool, Reason};
 use crate::files::glob::Glob;
@@ -48,10 +46,7 @@ const LEAD_CHARS_MAX: usize = 80;
 const MORE_MATCHES: &str = " [more matches in the rest of this line]";
 
 #[derive(Debug)]
-pub(crate) struct SearchFilesTool {
-    pub(crate) workspace: Workspace,
-    pub(crate) clock: Arc<dyn Clock>,
-}
+pub(crate) struct SearchFilesTool(pub(crate) Workspace);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -77,13 +72,13 @@ impl DiskTool for SearchFilesTool {
     /// Returns the folder or file as the text that approval rules match; `.` means the whole
     /// workspace.
     fn rule_match_texts(&self, input: &Value) -> Vec<String> {
-        self.workspace.rule_match_texts(input)
+        self.0.rule_match_texts(input)
     }
 
     fn call(&self, input: SearchFilesInput, _ctx: &ToolContext) -> Result<ToolOutput, Reason> {
         let (pattern, pattern_note) = compile_pattern(&input.pattern)?;
         let start = input.path.unwrap_or_default();
-        let parts = self.workspace.parse_accessible_path(&start, PathAccess::Read)?;
+        let parts = self.0.parse_accessible_path(&start, PathAccess::Read)?;
         let glob = Glob::parse_optional(input.glob.as_deref())?;
         let mut search = SearchState {
             pattern,
@@ -94,15 +89,15 @@ impl DiskTool for SearchFilesTool {
             has_more: false,
             is_timed_out: false,
         };
-        let mut walk = FolderWalk::new(&self.workspace, glob.as_ref(), &*self.clock);
+        let mut walk = FolderWalk::new(&self.0, glob.as_ref());
         let mut result =
             walk.visit_entries(&parts, true, &mut |walk, entry| search.visit_entry(walk, entry));
         if let Err(FsError::NotRegular) = result
             && !parts.is_empty()
         {
             // Not a folder: a single file is searched whatever the glob is.
-            let target = self.workspace.checked_file_path(&start, PathAccess::Read)?;
-            let file = self.workspace.open_file(&target);
+            let target = self.0.checked_file_path(&start, PathAccess::Read)?;
+            let file = self.0.open_file(&target);
             result = file.map(|file| _ = search.search_file(&walk, &target.display, file));
         }
         result.map_err(|error| fs_error_message(&join_parts(&parts), &error))?;

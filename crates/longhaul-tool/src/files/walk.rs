@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use rustix::fs::FileType;
 
-use longhaul_core::time::{Clock, Millis};
+use longhaul_core::time::Millis;
 
 use crate::files::glob::Glob;
 use crate::files::path::{DEPTH_MAX, part_problem};
@@ -53,8 +53,8 @@ pub(crate) struct WalkEntry<'a> {
 pub(crate) struct FolderWalk<'a> {
     workspace: &'a Workspace,
     glob: Option<&'a Glob>,
-    clock: &'a dyn Clock,
-    started_nanos: u64,
+    /// Start time on the monotonic clock.
+    started: Millis,
     start_depth: usize,
     entry_count: usize,
     protected_count: usize,
@@ -65,16 +65,11 @@ pub(crate) struct FolderWalk<'a> {
 
 impl<'a> FolderWalk<'a> {
     /// Creates a walk over the files and folders that match the glob.
-    pub(crate) fn new(
-        workspace: &'a Workspace,
-        glob: Option<&'a Glob>,
-        clock: &'a dyn Clock,
-    ) -> Self {
+    pub(crate) fn new(workspace: &'a Workspace, glob: Option<&'a Glob>) -> Self {
         Self {
             workspace,
             glob,
-            started_nanos: clock.monotonic_nanos(),
-            clock,
+            started: workspace.clock.monotonic_time(),
             start_depth: 0,
             entry_count: 0,
             protected_count: 0,
@@ -99,8 +94,7 @@ impl<'a> FolderWalk<'a> {
 
     /// Returns whether the walk has exceeded its timeout.
     pub(crate) fn is_timed_out(&self) -> bool {
-        self.clock.monotonic_nanos().saturating_sub(self.started_nanos)
-            > WALK_TIMEOUT.0.saturating_mul(1_000_000)
+        self.workspace.clock.monotonic_time().minus(self.started) > WALK_TIMEOUT
     }
 
     /// Returns what the walk has left out, one line each.

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects};
+use longhaul_core::time::Clock;
 use serde_json::Value;
 
 use crate::atomic_write::AtomicWriter;
 use crate::filename_fold::fold_case;
-use crate::files::path::{self, PathError};
+use crate::files::path::{self, NameError};
 use crate::files::protected::{self, PathAccess};
 use crate::prediction;
 use crate::safe_dir::{DirHandle, FsError, OpenFile, SafeDir};
@@ -24,6 +25,7 @@ pub(crate) struct Workspace {
     roots: Arc<[PathBuf]>,
     /// Components of each protected path inside of the root.
     protected: Arc<[Vec<String>]>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// Path of a workspace file that passed the checks for the requested access.
@@ -38,7 +40,7 @@ pub(crate) struct CheckedFilePath {
 
 impl Workspace {
     /// Creates the workspace in this directory, with these files and folders protected.
-    pub(crate) fn new(root: PathBuf, protected: Vec<PathBuf>) -> Self {
+    pub(crate) fn new(root: PathBuf, protected: Vec<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         let mut roots = vec![root.clone()];
         roots.extend(std::path::absolute(&root));
         roots.extend(root.canonicalize());
@@ -50,6 +52,7 @@ impl Workspace {
             protected: protected.iter().filter_map(in_root).collect(),
             dir: SafeDir::new(root).with_protected_paths(protected),
             roots: roots.into(),
+            clock,
         }
     }
 
@@ -59,16 +62,16 @@ impl Workspace {
         &self,
         text: &str,
         access: PathAccess,
-    ) -> Result<Vec<String>, PathError> {
+    ) -> Result<Vec<String>, NameError> {
         let parts = path::parse_in_workspace(&self.roots, text)?;
         let hint = "work without it, or ask a person";
         if let Some(reason) = self.protection_reason(&parts, access) {
-            return Err(PathError::new(text, reason, hint));
+            return Err(NameError::new(text, reason, hint));
         }
         if access == PathAccess::Write
             && let Some(problem) = parts.iter().find_map(|part| path::new_name_problem(part))
         {
-            return Err(PathError::new(text, problem, "use another name"));
+            return Err(NameError::new(text, problem, "use another name"));
         }
         Ok(parts)
     }
@@ -92,12 +95,12 @@ impl Workspace {
         &self,
         text: &str,
         access: PathAccess,
-    ) -> Result<CheckedFilePath, PathError> {
+    ) -> Result<CheckedFilePath, NameError> {
         let mut parts = self.parse_accessible_path(text, access)?;
         let display = path::join_parts(&parts);
         let Some(file) = parts.pop() else {
             let hint = "name a file in it, such as `src/main.rs`";
-            return Err(PathError::new(text, "is the workspace itself", hint));
+            return Err(NameError::new(text, "is the workspace itself", hint));
         };
         Ok(CheckedFilePath { folders: parts, file, display })
     }

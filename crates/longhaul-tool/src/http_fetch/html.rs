@@ -316,7 +316,11 @@ impl<'a> HtmlPageReader<'a> {
             // The link's mark was removed together with other pending marks.
             None => {}
             Some("") => self.writer.truncate(at),
-            Some(text) if text == target => self.writer.remove_char(at),
+            // The text is the link itself.
+            Some(text) if text == target => {
+                self.writer.truncate(at);
+                self.writer.close_markup(&target);
+            }
             Some(_) => self.writer.close_markup(&format!("]({target})")),
         }
     }

@@ -130,14 +130,6 @@ impl TextWriter {
         self.pending_mark = self.pending_mark.filter(|position| *position < start_byte);
     }
 
-    /// Removes the single-byte character at byte `byte_position`.
-    pub(super) fn remove_char(&mut self, byte_position: usize) {
-        if self.out.is_char_boundary(byte_position) && self.out.is_char_boundary(byte_position + 1)
-        {
-            self.out.remove(byte_position);
-        }
-    }
-
     pub(super) fn into_written_text(mut self) -> String {
         self.drop_empty_mark();
         self.out.truncate(self.out.trim_end().len());

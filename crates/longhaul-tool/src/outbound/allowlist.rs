@@ -3,6 +3,8 @@
 //! Invariant: only the owner of a project can extend the allowlist, and an entry allows nothing
 //! beyond the host and port it names.
 
+use std::ops::RangeInclusive;
+
 use url::Host;
 
 /// Ports that outbound requests may always use.
@@ -19,7 +21,8 @@ pub struct Allowlist {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct AllowRule {
     host: HostPattern,
-    ports: PortPattern,
+    /// The allowed ports. `None` means the default ports.
+    ports: Option<RangeInclusive<u16>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,13 +33,6 @@ enum HostPattern {
     Subdomains(String),
     /// The host with exactly this name or address.
     Host(Host),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PortPattern {
-    Default,
-    Single(u16),
-    All,
 }
 
 /// Which addresses of a host an outbound request may connect to.
@@ -103,10 +99,10 @@ impl AllowRule {
             (None, _) => (text, None),
         };
         let ports = match port {
-            None => PortPattern::Default,
-            Some("*") => PortPattern::All,
+            None => None,
+            Some("*") => Some(0..=u16::MAX),
             Some(port) => match port.parse() {
-                Ok(port @ 1..) => PortPattern::Single(port),
+                Ok(port @ 1..) => Some(port..=port),
                 Ok(0) | Err(_) => return Err(invalid_rule()),
             },
         };
@@ -114,10 +110,9 @@ impl AllowRule {
     }
 
     fn matches(&self, host: &Host<&str>, port: u16) -> bool {
-        let is_port_allowed = match self.ports {
-            PortPattern::Default => DEFAULT_PORTS.contains(&port),
-            PortPattern::Single(allowed) => allowed == port,
-            PortPattern::All => true,
+        let is_port_allowed = match &self.ports {
+            None => DEFAULT_PORTS.contains(&port),
+            Some(ports) => ports.contains(&port),
         };
         is_port_allowed && self.host.matches(host)
     }
@@ -135,20 +130,18 @@ impl HostPattern {
             Some(name) => (true, name),
             None => (false, text),
         };
-        match (Host::parse(name).ok()?, is_wildcard) {
-            (Host::Domain(name), _)
-                if name.contains('*') || without_trailing_dot(&name).is_empty() =>
-            {
-                None
+        match Host::parse(name).ok()? {
+            Host::Domain(name) => {
+                let name = without_trailing_dot(&name);
+                match (name.contains('*') || name.is_empty(), is_wildcard) {
+                    (true, _) => None,
+                    (false, true) => Some(Self::Subdomains(format!(".{name}"))),
+                    (false, false) => Some(Self::Host(Host::Domain(name.to_owned()))),
+                }
             }
-            (Host::Domain(name), true) => {
-                Some(Self::Subdomains(format!(".{}", without_trailing_dot(&name))))
+            address @ (Host::Ipv4(_) | Host::Ipv6(_)) => {
+                (!is_wildcard).then_some(Self::Host(address))
             }
-            (Host::Domain(name), false) => {
-                Some(Self::Host(Host::Domain(without_trailing_dot(&name).to_owned())))
-            }
-            (address, false) => Some(Self::Host(address)),
-            (Host::Ipv4(_) | Host::Ipv6(_), true) => None,
         }
     }
 

@@ -7,7 +7,7 @@ use reqwest::Method;
 use reqwest::header::{
     ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION,
 };
-use url::{Host, Url};
+use url::Url;
 
 use longhaul_core::port::outbound::{OutboundError, OutboundRequest};
 
@@ -145,12 +145,8 @@ fn check_url(mut url: Url) -> Result<Url, OutboundError> {
     if url.as_str().len() > URL_BYTES_MAX {
         return Err(forbidden(&url, "the URL is too long"));
     }
-    match url.host() {
-        Some(Host::Domain(name)) if name.trim_matches('.').is_empty() => {
-            return Err(forbidden(&url, "the URL has no host"));
-        }
-        Some(_) => {}
-        None => return Err(forbidden(&url, "the URL has no host")),
+    if url.host_str().unwrap_or_default().trim_matches('.').is_empty() {
+        return Err(forbidden(&url, "the URL has no host"));
     }
     url.set_fragment(None);
     Ok(url)

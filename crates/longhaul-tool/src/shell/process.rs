@@ -40,15 +40,6 @@ pub(super) struct ShellProcess {
     group: ProcessGroup,
 }
 
-/// Event of a running command: output, the end of its output, its exit, or a due progress report.
-enum ProcessEvent {
-    Printed(usize),
-    /// All processes have closed the output pipe.
-    Eof,
-    Exited(ProgramExit),
-    ReportDue,
-}
-
 impl ShellProcess {
     /// Starts the command. Stdout and stderr share one pipe, so that their lines stay in order.
     pub(super) fn start_command(mut command: Command, ctx: &ToolContext) -> io::Result<Self> {
@@ -82,11 +73,12 @@ impl ShellProcess {
         let mut is_eof = false;
         let mut report_timer = clock.sleep(REPORT_INTERVAL);
         let exit = loop {
-            let next = tokio::select! {
+            tokio::select! {
                 biased;
                 result = self.pipe.read(&mut buffer), if !is_eof => match result {
-                    Ok(count @ 1..) => ProcessEvent::Printed(count),
-                    Ok(0) | Err(_) => ProcessEvent::Eof,
+                    Ok(count @ 1..) => self.output.push_bytes(&buffer[..count]),
+                    // All processes have closed the output pipe.
+                    Ok(0) | Err(_) => is_eof = true,
                 },
                 status = self.child.wait() => {
                     let wait_failure = |error| {
@@ -94,15 +86,9 @@ impl ShellProcess {
                             "the exit status is unknown: {error}"
                         ))
                     };
-                    ProcessEvent::Exited(ProgramExit::from_status(status.map_err(wait_failure)?))
+                    break ProgramExit::from_status(status.map_err(wait_failure)?);
                 }
-                () = report_timer.as_mut() => ProcessEvent::ReportDue,
-            };
-            match next {
-                ProcessEvent::Printed(count) => self.output.push_bytes(&buffer[..count]),
-                ProcessEvent::Eof => is_eof = true,
-                ProcessEvent::Exited(exit) => break exit,
-                ProcessEvent::ReportDue => {
+                () = report_timer.as_mut() => {
                     if self.output.total_bytes() > reported_bytes {
                         reported_bytes = self.output.total_bytes();
                         self.report_progress();

@@ -17,35 +17,43 @@ pub(crate) enum FrontMatter {
     Invalid(String),
 }
 
-/// Splits a note into front matter and body. Invalid front matter stays in the body.
+/// Splits a text at the two `---` lines around its front matter, and returns the front matter and
+/// what follows it. `None` means that the text has no such lines.
+pub(crate) fn split_at_fences(text: &str) -> Option<(&str, &str)> {
+    let mut position = 0;
+    let mut fences = text.split_inclusive('\n').filter_map(|line| {
+        let start = position;
+        position += line.len();
+        (line.trim_end() == "---").then_some((start, position))
+    });
+    let (_, start) = fences.next().filter(|(start, _)| *start == 0)?;
+    let (end, body) = fences.next()?;
+    Some((&text[start..end], &text[body..]))
+}
+
+/// Splits a note into its front matter and its body. If the front matter is absent or invalid, the
+/// body is the whole text.
 pub(crate) fn split_front_matter(text: &str) -> (FrontMatter, &str) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut lines = text.split_inclusive('\n');
-    let first_line = lines.next().unwrap_or_default();
-    if first_line.trim_end() != "---" {
-        return (FrontMatter::Absent, text);
-    }
-    let mut end = first_line.len();
-    for line in lines {
-        if line.trim_end() == "---" {
-            let body = &text[end + line.len()..];
-            return match parse_yaml_fields(&text[first_line.len()..end]) {
-                Ok(fields) => {
-                    let rest = body.strip_prefix("\r\n").or_else(|| body.strip_prefix('\n'));
-                    (FrontMatter::Parsed(fields), rest.unwrap_or(body))
-                }
-                Err(reason) => (FrontMatter::Invalid(reason), text),
-            };
+    let Some((yaml, body)) = split_at_fences(text) else {
+        let is_open = text.lines().next().is_some_and(|line| line.trim_end() == "---");
+        return match is_open {
+            true => {
+                let max = FRONT_MATTER_BYTES_MAX;
+                let reason = format!("there is no closing `---` in the first {max} bytes");
+                (FrontMatter::Invalid(reason), text)
+            }
+            false => (FrontMatter::Absent, text),
+        };
+    };
+    match parse_yaml_fields(yaml) {
+        Ok(fields) => {
+            // The empty line that rendering adds is not part of the body.
+            let rest = body.strip_prefix("\r\n").or_else(|| body.strip_prefix('\n'));
+            (FrontMatter::Parsed(fields), rest.unwrap_or(body))
         }
-        end += line.len();
-        if end > FRONT_MATTER_BYTES_MAX + first_line.len() {
-            let reason = format!(
-                "the front matter exceeds {FRONT_MATTER_BYTES_MAX} bytes or has no closing `---`"
-            );
-            return (FrontMatter::Invalid(reason), text);
-        }
+        Err(reason) => (FrontMatter::Invalid(reason), text),
     }
-    (FrontMatter::Invalid("there is no closing `---`".into()), text)
 }
 
 /// Renders front matter without the `---` lines. A text that some YAML parser would read as another

@@ -9,6 +9,7 @@ use icu_normalizer::ComposingNormalizerBorrowed;
 use crate::filename_fold::{
     escape_for_message, fold_case, is_invisible_char, is_windows_device_name,
 };
+use crate::files::path::NameError;
 
 /// Maximum length of a path component in bytes. Every file system allows that length plus `.md`.
 const PART_BYTES_MAX: usize = 200;
@@ -18,16 +19,6 @@ pub(crate) const DEPTH_MAX: usize = 8;
 const TAG_BYTES_MAX: usize = 100;
 /// Characters that can't be in a name on Windows, on macOS or in an Obsidian link.
 const FORBIDDEN: &[char] = &['/', '\\', ':', '*', '?', '"', '<', '>', '|', '#', '^', '[', ']'];
-/// What is wrong with the name of a note, folder or tag, and what to use instead.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name_kind} `{display_name}` {problem}; {hint}")]
-pub(crate) struct VaultNameError {
-    name_kind: &'static str,
-    display_name: String,
-    problem: &'static str,
-    hint: String,
-}
-
 /// Normalizes a name to Unicode NFC, so that `é` is always a single code point.
 pub(crate) fn normalize_nfc(text: &str) -> String {
     let nfc = const { ComposingNormalizerBorrowed::new_nfc() };
@@ -35,7 +26,7 @@ pub(crate) fn normalize_nfc(text: &str) -> String {
 }
 
 /// Returns the components of a folder path such as `Projects/Alpha`, empty for the vault itself.
-pub(crate) fn parse_note_folder(text: &str) -> Result<Vec<String>, VaultNameError> {
+pub(crate) fn parse_note_folder(text: &str) -> Result<Vec<String>, NameError> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
@@ -43,7 +34,7 @@ pub(crate) fn parse_note_folder(text: &str) -> Result<Vec<String>, VaultNameErro
     let parts: Vec<&str> = text.split('/').collect();
     if parts.len() > DEPTH_MAX {
         let hint = format!("use at most {DEPTH_MAX} nested folders");
-        return Err(vault_name_error("folder", text, "is too deep", hint));
+        return Err(NameError::new(text, "is too deep", hint).with_kind("folder"));
     }
     if parts.contains(&"") {
         let names: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
@@ -51,7 +42,7 @@ pub(crate) fn parse_note_folder(text: &str) -> Result<Vec<String>, VaultNameErro
             [] => "leave it out for the vault itself".into(),
             names => format!("use for example `{}`", escape_for_message(&names.join("/"))),
         };
-        return Err(vault_name_error("folder", text, "has an empty component", hint));
+        return Err(NameError::new(text, "has an empty component", hint).with_kind("folder"));
     }
     for part in &parts {
         check_name_component("folder", part)?;
@@ -59,15 +50,20 @@ pub(crate) fn parse_note_folder(text: &str) -> Result<Vec<String>, VaultNameErro
     Ok(parts.into_iter().map(str::to_owned).collect())
 }
 
-pub(crate) fn note_file_name(title: &str) -> Result<String, VaultNameError> {
+pub(crate) fn note_file_name(title: &str) -> Result<String, NameError> {
     let title = normalize_nfc(title);
     check_name_component("title", &title)?;
     Ok(format!("{title}.md"))
 }
 
 /// Returns a tag in the form in which it is stored, without a leading `#`.
-pub(crate) fn parse_tag(text: &str) -> Result<String, VaultNameError> {
+pub(crate) fn parse_tag(text: &str) -> Result<String, NameError> {
     let tag = text.strip_prefix('#').unwrap_or(text);
+    let is_tag_char = |c: char| {
+        matches!(c, '-' | '_' | '/')
+            || c.is_ascii_alphanumeric()
+            || !(c.is_ascii() || c.is_whitespace() || is_invisible_char(c))
+    };
     let problem = if tag.is_empty() {
         "is empty"
     } else if tag.len() > TAG_BYTES_MAX {
@@ -79,21 +75,14 @@ pub(crate) fn parse_tag(text: &str) -> Result<String, VaultNameError> {
     } else {
         return Ok(tag.to_owned());
     };
-    let hint = "use letters, digits, `-`, `_` and `/` without spaces, such as `to-do`".into();
-    Err(vault_name_error("tag", text, problem, hint))
+    let hint = "use letters, digits, `-`, `_` and `/` without spaces, such as `to-do`";
+    Err(NameError::new(text, problem, hint).with_kind("tag"))
 }
 
-fn is_tag_char(c: char) -> bool {
-    let is_separator = matches!(c, '-' | '_' | '/');
-    is_separator
-        || c.is_ascii_alphanumeric()
-        || !(c.is_ascii() || c.is_whitespace() || is_invisible_char(c))
-}
-
-fn check_name_component(name_kind: &'static str, text: &str) -> Result<(), VaultNameError> {
+fn check_name_component(name_kind: &'static str, text: &str) -> Result<(), NameError> {
     if fold_case(text).ends_with(".md") {
-        let hint = "leave `.md` out, the vault adds it to notes".into();
-        return Err(vault_name_error(name_kind, text, "has a file extension", hint));
+        let hint = "leave `.md` out, the vault adds it to notes";
+        return Err(NameError::new(text, "has a file extension", hint).with_kind(name_kind));
     }
     let Some(problem) = name_component_problem(text) else {
         return Ok(());
@@ -102,7 +91,7 @@ fn check_name_component(name_kind: &'static str, text: &str) -> Result<(), Vault
         Some(valid_name) => format!("use for example `{valid_name}`"),
         None => "use another name".into(),
     };
-    Err(vault_name_error(name_kind, text, problem, hint))
+    Err(NameError::new(text, problem, hint).with_kind(name_kind))
 }
 
 fn name_component_problem(text: &str) -> Option<&'static str> {
@@ -145,15 +134,6 @@ fn suggest_valid_name(text: &str) -> Option<String> {
     }
     let suggestion = suggestion.trim_matches(|c: char| c == '.' || c == '-' || c.is_whitespace());
     name_component_problem(suggestion).is_none().then(|| suggestion.to_owned())
-}
-
-fn vault_name_error(
-    name_kind: &'static str,
-    text: &str,
-    problem: &'static str,
-    hint: String,
-) -> VaultNameError {
-    VaultNameError { name_kind, display_name: escape_for_message(text), problem, hint }
 }
 
 #[cfg(test)]

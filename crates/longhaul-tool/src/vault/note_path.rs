@@ -7,8 +7,9 @@
 use serde_json::Value;
 
 use crate::filename_fold::fold_case;
+use crate::files::path::NameError;
 use crate::safe_dir::{DirHandle, FsError, OpenFile, SafeDir};
-use crate::vault::name::{VaultNameError, normalize_nfc, note_file_name, parse_note_folder};
+use crate::vault::name::{normalize_nfc, note_file_name, parse_note_folder};
 
 /// The path of a note in normal form.
 #[derive(Debug)]
@@ -20,7 +21,7 @@ pub(crate) struct NotePath {
 }
 
 impl NotePath {
-    pub(crate) fn parse(folder: &str, title: &str) -> Result<Self, VaultNameError> {
+    pub(crate) fn parse(folder: &str, title: &str) -> Result<Self, NameError> {
         Ok(Self {
             folder: parse_note_folder(folder)?,
             file: note_file_name(title)?,

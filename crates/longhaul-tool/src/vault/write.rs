@@ -85,7 +85,12 @@ impl DiskTool for VaultWriteTool {
         let file = file.map_err(error)?;
         let before = writer.read_current_file(&file, READ_BYTES_MAX).map_err(error)?;
         let note_path = &note.display;
-        if let Some(reason) = before.as_ref().and_then(note_data_loss_reason) {
+        let truncation =
+            || format!("the note is longer than the {READ_BYTES_MAX} bytes vault_read shows");
+        let data_loss_reason = before.as_ref().and_then(|before| {
+            note_replacement_error(before).or_else(|| before.is_truncated.then(truncation))
+        });
+        if let Some(reason) = data_loss_reason {
             let message =
                 format!("`{note_path}` can't be replaced: {reason}; a person's text would be lost");
             return Err(format!("{message}: {REPLACE_HINT}").into());
@@ -153,11 +158,4 @@ fn parse_draft(input: VaultWriteInput, run: RunId) -> Result<NoteDraft, Reason> 
         content: input.content,
         run,
     })
-}
-
-/// Returns why replacing the existing note would lose data. `None` if nothing would be lost.
-fn note_data_loss_reason(before: &FileSnapshot) -> Option<String> {
-    let truncation_reason =
-        || format!("the note is longer than the {READ_BYTES_MAX} bytes vault_read shows");
-    note_replacement_error(before).or_else(|| before.is_truncated.then(truncation_reason))
 }

@@ -148,3 +148,13 @@ fn file_tools_have_effect_classes_and_rule_match_texts() {
         .collect();
     assert_eq!(verifies, ["edit_file"]);
 }
+
+#[test]
+fn every_number_has_a_maximum_in_the_schema() {
+    let tool = Fixture::new().tool("read_file");
+    for name in ["offset", "limit"] {
+        let number = &tool.spec().schema["properties"][name];
+        assert_eq!(number["type"], "integer");
+        assert_eq!(number["maximum"], 1_000_000_000, "{name}");
+    }
+}

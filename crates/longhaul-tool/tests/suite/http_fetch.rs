@@ -61,13 +61,13 @@ fn http_fetch_has_effect_classes_and_rule_match_texts() {
     ] {
         assert_eq!(tool.class(&input), class, "{input}");
         assert_eq!(tool.rule_match_texts(&input), [match_text], "{input}");
-        assert!(!tool.has_unknown_rule_match_texts(&input), "{input}");
+        assert!(!tool.are_rule_match_texts_unknown(&input), "{input}");
     }
     // The rules see what is requested, and what the server may take it for.
     let input = json!({ "url": "https://Site.example//%61dmin" });
     let texts = ["GET https://site.example//%61dmin", "GET https://site.example/admin"];
     assert_eq!(tool.rule_match_texts(&input), texts);
-    assert!(tool.has_unknown_rule_match_texts(&json!({ "url": "https://site.example/%zz" })));
+    assert!(tool.are_rule_match_texts_unknown(&json!({ "url": "https://site.example/%zz" })));
 }
 
 #[tokio::test]

@@ -239,8 +239,8 @@ fn shell_calls_have_rule_match_texts_and_opacity() {
     let input = json!({ "command": "cargo test && rm -rf x" });
     assert_eq!(shell.class(&input), EffectClass::Once);
     assert_eq!(shell.rule_match_texts(&input), ["cargo test", "rm -rf x"]);
-    assert!(!shell.has_unknown_rule_match_texts(&input));
-    assert!(shell.has_unknown_rule_match_texts(&json!({ "command": "ls $(x)" })));
+    assert!(!shell.are_rule_match_texts_unknown(&input));
+    assert!(shell.are_rule_match_texts_unknown(&json!({ "command": "ls $(x)" })));
     assert_eq!(shell.spec().in_doubt, None);
     for (timeout, seconds) in
         [(Value::Null, 120), (json!(7), 7), (json!(0), 1), (json!(999_999), 1_800)]

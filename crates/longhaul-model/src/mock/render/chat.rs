@@ -62,7 +62,7 @@ pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Value> {
             "choices": choices,
         });
         // A stream with usage has a `null` usage in every chunk but the last.
-        if mock_reply.request.wants_usage {
+        if mock_reply.request.wants_usage() {
             chunk["usage"] = usage;
         }
         chunks.push(chunk);
@@ -92,7 +92,7 @@ pub(super) fn render_events(mock_reply: &MockReply<'_>) -> Vec<Value> {
         }
     }
     push_delta(json!({}), Some(finish_reason(&mock_reply.stop)));
-    if mock_reply.request.wants_usage {
+    if mock_reply.request.wants_usage() {
         push_chunk(json!([]), render_usage(mock_reply));
     }
     chunks

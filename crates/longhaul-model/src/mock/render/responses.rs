@@ -120,9 +120,8 @@ fn output_text_part(text: &str) -> Value {
 fn response_object(mock_reply: &MockReply<'_>, status: &str, output: Vec<Value>) -> Value {
     // Returns the value of a request field, or the provider's default.
     let request_field_or = |name: &str, default: Value| {
-        let requested = mock_reply.request.echo.get(name);
-        let requested = requested.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        requested.filter(|value| *value != Value::Null).unwrap_or(default)
+        let requested = mock_reply.request.body.get(name).filter(|value| !value.is_null());
+        requested.cloned().unwrap_or(default)
     };
     json!({
         "id": mock_reply.ids.response_id(),
@@ -168,13 +167,9 @@ fn render_usage(mock_reply: &MockReply<'_>) -> Value {
 }
 
 /// Returns the final status of a response, which is also the name of the event that ends its stream.
-const fn final_status(reason: &StopReason) -> &'static str {
-    match reason {
-        StopReason::MaxTokens => "incomplete",
-        StopReason::EndTurn
-        | StopReason::ToolUse
-        | StopReason::PauseTurn
-        | StopReason::Refusal
-        | StopReason::Other(_) => COMPLETED,
+fn final_status(reason: &StopReason) -> &'static str {
+    match *reason == StopReason::MaxTokens {
+        true => "incomplete",
+        false => COMPLETED,
     }
 }
