@@ -109,7 +109,7 @@ impl GateView {
 
     /// Returns the values that the input takes from outputs of earlier calls: for each value a
     /// description and the beginning of the value.
-    pub fn labeled_values_from_earlier_calls(&self) -> Vec<(String, &str)> {
+    pub fn values_from_earlier_calls(&self) -> Vec<(String, &str)> {
         let outputs = self.outputs.iter();
         outputs.map(|output| (output.description(self.run), output.preview.as_str())).collect()
     }
@@ -156,6 +156,7 @@ impl From<&RecordedAnswer> for AnswerView {
 }
 
 /// An answer to a gate in a request.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Answer)]
@@ -168,17 +169,13 @@ pub struct AnswerBody {
     #[serde(default)]
     pub scope: AnswerScope,
     /// Note of the person, which the model reads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// New input of the call, for the decision `edit`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited: Option<RawJson>,
     /// For the decision `answer`: the answer as a string, or the fields of the gate's form as an
     /// object. For other decisions: data for the model and for programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<RawJson>,
     /// Digest of the input that the person saw. Required for the decisions `approve` and `edit`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Hash>,
 }
 
@@ -250,6 +247,7 @@ pub enum AnswerOutcomeKind {
 
 /// Body of a request to raise a gate of a run. The run can't end before a program answers the gate,
 /// which reports that the awaited event has happened.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewGate)]
@@ -264,12 +262,10 @@ pub struct SignalGateBody {
     #[schema(max_items = 20)]
     pub tags: Vec<String>,
     /// Idempotency key within the run: a second request with the same key raises no second gate.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255)]
     pub idempotency_key: Option<String>,
     /// Time within which the gate must be answered, such as `2h`, at most `3650d`, or `never`.
     /// Default: `24h`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
 }
 

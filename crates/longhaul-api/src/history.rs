@@ -13,7 +13,7 @@ use utoipa::openapi::schema::{
     AdditionalProperties, Array, ArrayBuilder, ObjectBuilder, OneOfBuilder, Schema, Type,
 };
 
-use crate::thread::ThreadMessageRole;
+use crate::transcript::ThreadMessageRole;
 
 /// Maximum size of a history in bytes.
 pub const HISTORY_BYTES_MAX: usize = 1024 * 1024;

@@ -47,15 +47,15 @@ pub struct InboxDetailView {
 }
 
 /// A task that is posted to an inbox.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewTask)]
 pub struct NewTaskBody {
     /// Name of the agent for the task. Default: the agent of the inbox.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Type of the task, by which lists and workers can filter.
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     #[schema(min_length = 1, max_length = 256)]
     pub kind: Option<String>,
     /// Input of the task: a text or any JSON.
@@ -64,38 +64,28 @@ pub struct NewTaskBody {
     #[serde(default)]
     pub priority: i32,
     /// Lane of the run. Runs of one lane execute one at a time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<LaneKey>,
     /// Thread (conversation) of the run; `metadata.threadId` is accepted, too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<ThreadKey>,
     /// Resource: the person or thing that the conversation is about; `metadata.resourceId` is
     /// accepted, too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<ResourceKey>,
     /// Context values that the runtime injects into tool calls. The model can neither see nor set
     /// them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, RawJson>,
     /// Person or system on whose behalf the run acts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<RawJson>,
     /// References to related objects in other systems.
-    #[serde(default, alias = "linkedGraphHandles", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "linkedGraphHandles")]
     pub links: Option<RawJson>,
     /// Any data of the caller, returned with the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<BTreeMap<String, Value>>,
     /// Idempotency key: retries with the same key create one task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255, pattern = "^[ -~]*[!-~][ -~]*$")]
     pub idempotency_key: Option<String>,
     /// Earliest time at which the run may start.
-    #[serde(
-        default,
-        deserialize_with = "deserialize_timestamp",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "deserialize_timestamp")]
     pub start_at: Option<Timestamp>,
 }
 
@@ -115,7 +105,7 @@ pub struct NewEventBody {
     /// Data of the event: a text or any JSON.
     pub payload: Option<RawJson>,
     /// References to related objects in other systems.
-    #[serde(default, alias = "linkedGraphHandles")]
+    #[serde(alias = "linkedGraphHandles")]
     pub links: Option<RawJson>,
     /// Lane of the run. Runs of one lane execute one at a time. Default: the lane of the agent.
     pub lane: Option<LaneKey>,

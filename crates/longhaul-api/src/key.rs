@@ -75,7 +75,7 @@ pub struct NewKeyBody {
     /// Role that the key grants to callers.
     pub role: Role,
     /// Lifetime of the key in milliseconds. `None` means that the key does not expire.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3_155_760_000_000_u64)]
     pub expires_in_ms: Option<u64>,
 }

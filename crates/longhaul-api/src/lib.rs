@@ -21,6 +21,4 @@ pub mod schedule;
 pub mod spend;
 pub mod steer;
 pub mod task;
-pub mod thread;
 pub mod transcript;
-pub mod why;

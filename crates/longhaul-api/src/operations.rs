@@ -30,9 +30,10 @@ use crate::schedule::{NewScheduleBody, ScheduleView};
 use crate::spend::{RaiseCapBody, SpendCapView};
 use crate::steer::{SteerBody, SteerChange, SteerReceipt, SteerView};
 use crate::task::{BatchView, NewBatchBody, Task};
-use crate::thread::{ClearedThreadView, NewThreadMessageBody, ThreadCountView, ThreadMessagesView};
-use crate::transcript::{EventView, TranscriptView};
-use crate::why::RunExplanation;
+use crate::transcript::{
+    ClearedThreadView, EventView, NewThreadMessageBody, RunExplanation, ThreadCountView,
+    ThreadMessagesView, TranscriptView,
+};
 
 /// Returns what is in the brackets, or the default after them if they are empty.
 macro_rules! or {

@@ -355,27 +355,23 @@ pub fn micro_usd_to_usd(micros: MicroUsd) -> f64 {
 }
 
 /// Budget of a run in a request. A limit that is `None` is not changed.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct BudgetBody {
     /// Maximum cost of the run in US dollars.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1_000_000_000)]
     pub usd: Option<f64>,
     /// Maximum number of tokens that the run may use.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 9_007_199_254_740_991_u64)]
     pub tokens: Option<u64>,
     /// Maximum number of turns of the run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 1_000_000_000)]
     pub turns: Option<u32>,
     /// Maximum time during which workers may drive the run, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 9_007_199_254_740_991_u64)]
     pub active_ms: Option<u64>,
     /// Fraction of the budget, from 0 to 1, at which the agent is told to finish.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub warn_at: Option<f64>,
 }
@@ -454,7 +450,7 @@ pub struct CancelBody {
 pub struct ResumeBody {
     /// Higher budget limits. They require the role approver. A limit below the current one is
     /// refused. `None` keeps all limits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetBody>,
 }
 

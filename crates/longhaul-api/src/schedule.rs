@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 /// A new schedule: either `cron` or `every_ms`, either `agent` or `chain`, and either `input` or
 /// `event` or both.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewSchedule)]
@@ -18,33 +19,24 @@ pub struct NewScheduleBody {
     #[schema(min_length = 1, max_length = 64)]
     pub name: String,
     /// Cron pattern of five fields, or six with seconds first, such as `0 9 * * MON-FRI`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
     /// Time zone of the cron pattern, such as `Europe/Berlin`. Default: `UTC`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tz: Option<String>,
     /// Fixed interval between two firings in milliseconds, instead of `cron`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1000)]
     pub every_ms: Option<u64>,
     /// Name of the agent that the schedule starts. Each run uses the agent's newest version.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Input of the runs: a text or any JSON.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<RawJson>,
     /// Kind of the event that the agent receives at each firing, such as `idle_tick` (the agent has
     /// nothing else to do). `None` means an ordinary task.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
     /// Lane of the runs. Runs of one lane execute one at a time. Default: the lane of the agent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<String>,
     /// Thread (conversation) of the runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<String>,
     /// Resource: the person or thing that the conversation is about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
     /// What happens to firings whose time passed while no worker was running. Default: `skip`.
     #[serde(default)]
@@ -53,7 +45,6 @@ pub struct NewScheduleBody {
     #[serde(default)]
     pub overlap: Overlap,
     /// Name of the chain that the schedule starts, instead of `agent`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
 }
 

@@ -109,24 +109,21 @@ impl fmt::Display for SpendCapAmount {
 
 /// Body of a request that raises a spend cap until its current window ends. Exactly one limit is
 /// given, in the unit of the cap.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RaiseCapBody {
     /// New limit of the spend cap in US dollars.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(exclusive_minimum = 0, maximum = 1_000_000_000)]
     pub usd: Option<f64>,
     /// New limit of the spend cap in tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_125_899_906_842_624_u64)]
     pub tokens: Option<u64>,
     /// New limit of the spend cap in runs.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_125_899_906_842_624_u64)]
     pub runs: Option<u64>,
     /// Submitter, actor, agent or model whose limit is raised. Required unless the cap counts all
     /// runs together.
-    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     pub subject: Option<String>,
 }

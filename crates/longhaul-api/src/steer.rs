@@ -114,15 +114,14 @@ pub struct SteerBody {
 }
 
 /// Body of a request that changes a message to a run.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SteerChange {
     /// New text of the message. `None` keeps the current text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1)]
     pub text: Option<String>,
     /// New time of delivery: when the run reads the message. `None` keeps the current one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivery: Option<SteerDelivery>,
 }
 

@@ -21,12 +21,12 @@ use crate::run::{BudgetBody, RunView};
 
 /// A unit of work for an agent or a chain. A request has all fields except the last ones, which are
 /// known to the process that submits the task.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewRun)]
 pub struct Task {
     /// Name of the agent for the run. Either `agent` or `chain` is required.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Input of the task: a text or any JSON.
     pub input: RawJson,
@@ -43,30 +43,26 @@ pub struct Task {
     #[schema(schema_with = history::history_schema)]
     pub history: Vec<Message>,
     /// Thread (conversation) that the run belongs to.
-    #[serde(default, alias = "threadId", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "threadId")]
     pub thread: Option<ThreadKey>,
     /// Resource: the person or thing that the conversation is about.
-    #[serde(default, alias = "resourceId", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "resourceId")]
     pub resource: Option<ResourceKey>,
     /// Lane of the run. Runs of one lane execute one at a time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<LaneKey>,
     /// Inbox in which the run is queued. Default: `default`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inbox: Option<InboxName>,
     /// Type of the task, by which lists and workers can filter.
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type")]
     #[schema(min_length = 1, max_length = 256)]
     pub kind: Option<String>,
     /// Kind of the event, if the task is an event for the agent. Replaces `type`. The agent reads a
     /// text that is made from the kind and the input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
     /// Priority of the run; runs with higher values are driven first.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: i32,
     /// Model of the run, as `provider/model` or an alias. Default: the agent's models.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Budget of the run. A budget above the agent's budget requires the role approver.
     #[serde(
@@ -78,17 +74,15 @@ pub struct Task {
     #[schema(value_type = BudgetBody)]
     pub budget: BudgetPatch,
     /// Person or system on whose behalf the run acts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor: Option<RawJson>,
     /// References to related objects in other systems.
-    #[serde(default, alias = "linkedGraphHandles", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "linkedGraphHandles")]
     pub links: Option<RawJson>,
     /// Tags of the run, by which lists can filter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Any data of the caller, returned with the run. `threadId` and `resourceId` in it set the
     /// thread and the resource if the fields `thread` and `resource` are missing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<RawJson>,
     /// Earliest time at which the run may start.
     #[serde(
@@ -96,30 +90,23 @@ pub struct Task {
         rename = "start_at",
         serialize_with = "serialize_start",
         deserialize_with = "deserialize_start",
-        skip_serializing_if = "EarliestStart::is_now"
+        skip_serializing_if = "is_default"
     )]
     #[schema(value_type = Option<Timestamp>)]
     pub start: EarliestStart,
     /// Chain to run instead of an agent: the name of a chain, or its steps as in a chain file, such as
     /// `{"steps": [{"agent": "implement"}, {"agent": "review"}]}`.
-    #[serde(
-        default,
-        alias = "chainId",
-        alias = "chainConfig",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(alias = "chainId", alias = "chainConfig")]
     #[schema(value_type = Option<RawJson>)]
     pub chain: Option<ChainChoice>,
     /// Name of one step of the chain. Only this step is run. `None` runs the whole chain.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// Whether the results of all steps of the chain are approved automatically. `true` requires
     /// the role approver. `None` and `false` leave this to the `auto_approve` of each step.
-    #[serde(default, alias = "autoApprove", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "autoApprove")]
     pub auto_approve: Option<bool>,
     // A field that this build does not support is parsed, so that it can be rejected by name
     // instead of being unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub sandbox: Option<RawJson>,
     /// Person or program that submits the task, such as `cli:anna`.

@@ -1,9 +1,11 @@
-//! The conversation and the events of a run in responses.
+//! The conversation and the events of a run, the explanation of its status, and threads
+//! (conversations that successive runs share).
 
 use std::sync::Arc;
 
 use longhaul_core::id::RunId;
 use longhaul_core::message::Message;
+use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -67,4 +69,77 @@ pub struct EventView {
     epoch: u64,
     /// Data of the event, in the format of its `type` and `v`.
     data: Value,
+}
+
+/// Newest messages of a thread (a conversation that successive runs share).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ThreadMessages)]
+pub struct ThreadMessagesView {
+    /// Name of the thread.
+    pub thread: String,
+    /// Number of all messages of the thread.
+    pub count: u64,
+    /// Newest messages of the thread, oldest first.
+    #[schema(value_type = Vec<Object>)]
+    pub data: Vec<Message>,
+}
+
+/// A message to add to a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = NewThreadMessage)]
+#[serde(deny_unknown_fields)]
+pub struct NewThreadMessageBody {
+    /// Author of the message: the user (default) or the assistant.
+    #[serde(default)]
+    pub role: ThreadMessageRole,
+    /// Text of the message, at most 1 MiB.
+    #[schema(min_length = 1)]
+    pub text: String,
+}
+
+/// Author of a message in a thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ThreadMessageRole {
+    /// The message is from a person.
+    #[default]
+    User,
+    /// The message is from the model.
+    Assistant,
+}
+
+/// Number of messages in a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ThreadCount)]
+pub struct ThreadCountView {
+    /// Name of the thread.
+    pub thread: String,
+    /// Number of all messages of the thread.
+    pub count: u64,
+}
+
+/// Result of clearing a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ClearedThread)]
+pub struct ClearedThreadView {
+    /// Name of the thread.
+    pub thread: String,
+    /// Number of deleted messages.
+    pub deleted: u64,
+}
+
+/// An explanation of a run's status, and a command to run next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Why)]
+pub struct RunExplanation {
+    /// Id of the run.
+    pub run: RunId,
+    /// Status of the run, such as running, waiting or completed.
+    pub status: Status,
+    /// Reason for the status as a short code.
+    pub reason: Option<String>,
+    /// Explanation of the status in a sentence.
+    pub message: String,
+    /// Shell command to run next. Empty if nothing needs to be done.
+    pub command: String,
 }

@@ -48,8 +48,8 @@ pub(crate) fn api_routes() -> ApiRoutes {
         .operation(POST_TASK, inboxes::submit_task_to_inbox)
         .operation(LIST_INBOXES, inboxes::list_inboxes)
         .operation(SHOW_INBOX, |call| async move {
-            let _permit = call.ctx.app.acquire_journal_read_permit().await?;
-            let agents = &call.ctx.app.options().inboxes;
+            let _permit = call.ctx.app.acquire_read_permit().await?;
+            let agents = &call.ctx.app.state.options.inboxes;
             Ok(Reply::ok(call.longhaul().inbox(&call.path, agents).await?))
         })
         .operation(LIST_AGENTS, agents::list_agents)
@@ -96,11 +96,11 @@ fn add_run_operations(routes: ApiRoutes) -> ApiRoutes {
         .operation(LIST_RUNS, runs::list_runs)
         .operation(SUBMIT_BATCH, create_run::submit_batch)
         .operation(SHOW_BATCH, |call| async move {
-            let permit = call.ctx.app.acquire_journal_read_permit().await?;
+            let permit = call.ctx.app.acquire_read_permit().await?;
             Ok(Reply::ok(call.longhaul().batch(call.path).await?).holding(permit))
         })
         .operation(SHOW_RUN, |call| async move {
-            let _permit = call.ctx.app.acquire_journal_read_permit().await?;
+            let _permit = call.ctx.app.acquire_read_permit().await?;
             Ok(Reply::ok(call.longhaul().get_run(call.path).await?))
         })
         .operation(SHOW_TRANSCRIPT, |call| async move {
@@ -109,13 +109,13 @@ fn add_run_operations(routes: ApiRoutes) -> ApiRoutes {
             Ok(Reply::ok(call.longhaul().transcript(call.path).await?).holding(permit))
         })
         .operation(WHY, |call| async move {
-            let _permit = call.ctx.app.acquire_journal_read_permit().await?;
+            let _permit = call.ctx.app.acquire_read_permit().await?;
             Ok(Reply::ok(call.longhaul().explain_run(call.path).await?))
         })
         .operation(READ_EVENTS, events::read_run_events)
         .operation(STEER, steer::send_steer)
         .operation(LIST_STEERS, |call| async move {
-            let _permit = call.ctx.app.acquire_journal_read_permit().await?;
+            let _permit = call.ctx.app.acquire_read_permit().await?;
             Ok(Reply::list(call.longhaul().list_steers(call.path).await?))
         })
         .operation(UPDATE_STEER, steer::edit_queued_steer)

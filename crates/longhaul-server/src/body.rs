@@ -59,7 +59,7 @@ pub(crate) async fn read_body(request: Request, app: &App) -> Result<Vec<u8>, Pr
     let content_length = request.headers().get(CONTENT_LENGTH);
     let content_length = content_length
         .and_then(|content_length| content_length.to_str().ok()?.parse::<usize>().ok());
-    let bytes_max = if app.is_in_process() { usize::MAX } else { BODY_BYTES_MAX };
+    let bytes_max = if app.state.in_process { usize::MAX } else { BODY_BYTES_MAX };
     if content_length.is_some_and(|bytes| bytes > bytes_max) {
         return Err(body_too_large());
     }
@@ -122,22 +122,38 @@ fn body_syntax_problem(text: &str, error: &JsonError) -> Problem {
             format!("the body is not valid JSON: {parse_error}"),
         ),
         (Ok(_), JsonError::Number) => Problem::bad_request("invalid_number", error.to_string()),
-        (Ok(_), JsonError::Syntax(syntax_error)) => body_type_problem(".", syntax_error),
+        (Ok(_), JsonError::Syntax(syntax_error)) => {
+            Problem::unprocessable(syntax_error.to_string()).with_hint(BODY_HINT)
+        }
     }
 }
 
+/// Maximum number of characters of the message about a body with a wrong type.
+const DETAIL_CHARS_MAX: usize = 500;
+
 /// Returns the error response for a body that is valid JSON but does not match the expected type.
 fn body_type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
-    let error_text = replace_rust_type_names(&error.to_string());
-    let problem = match json_path {
-        "." => Problem::unprocessable(error_text.clone()),
-        json_path => {
-            Problem::unprocessable(format!("the field `{json_path}` is invalid: {error_text}"))
-        }
+    let error_text = error.to_string();
+    let error_text = replace_rust_type_names(without_position(&error_text));
+    let detail = match json_path {
+        "." => error_text.clone(),
+        json_path => format!("the field `{json_path}` is invalid: {error_text}"),
     };
+    // It repeats an unknown name or variant, whatever its length.
+    let problem = Problem::unprocessable(detail.chars().take(DETAIL_CHARS_MAX).collect::<String>());
     match suggest_name_for_parse_error(&error_text) {
         Some(hint) => problem.with_hint(hint),
         None => problem.with_hint(BODY_HINT),
+    }
+}
+
+/// Returns the text of an error without the position at its end. The path says where the error is;
+/// the position may be that in the text of a nested value, which the caller does not know.
+fn without_position(error_text: &str) -> &str {
+    let is_position = |end: &str| end.chars().all(|c| c.is_ascii_digit() || " column".contains(c));
+    match error_text.rsplit_once(" at line ") {
+        Some((text, end)) if is_position(end) => without_position(text),
+        Some(_) | None => error_text,
     }
 }
 
@@ -146,16 +162,12 @@ fn replace_rust_type_names(error_text: &str) -> String {
     if error_text.starts_with("data did not match any variant of untagged enum") {
         return "the value has none of the expected forms".to_owned();
     }
-    let Some((problem, rest)) = error_text.rsplit_once(", expected ") else {
+    let Some((problem, expected)) = error_text.rsplit_once(", expected ") else {
         return error_text.to_owned();
     };
     let problem = problem
         .replace("invalid type: map", "invalid type: object")
         .replace("invalid type: sequence", "invalid type: array");
-    let (expected, line_note) = match rest.split_once(" at line ") {
-        Some((expected, line_and_column)) => (expected, format!(" at line {line_and_column}")),
-        None => (rest, String::new()),
-    };
     let parts: Vec<&str> = expected.split(' ').collect();
     let expected = match parts[..] {
         ["struct", ..] | ["a", "map"] | ["internally" | "adjacently", "tagged", ..] => "an object",
@@ -167,7 +179,7 @@ fn replace_rust_type_names(error_text: &str) -> String {
         ["string", "or", "map"] => "a string or an object",
         _ => expected,
     };
-    format!("{problem}, expected {expected}{line_note}")
+    format!("{problem}, expected {expected}")
 }
 
 /// Suggests the closest known name for an unknown field or variant in a parse error. `None` means
@@ -249,8 +261,32 @@ mod tests {
         assert!(problem.1.contains("more than 1000 characters"), "{problem:?}");
         let invalid = long.replace('}', "");
         assert_eq!(parse(invalid.as_bytes()).unwrap_err().0, "invalid_json");
+        let unknown = format!(r#"{{"agent": "a", "{}": 1}}"#, "x".repeat(5_000));
+        assert!(parse(unknown.as_bytes()).unwrap_err().1.len() < 600);
         let nested = format!("{}{}", "[".repeat(65), "]".repeat(65));
         assert_eq!(parse(nested.as_bytes()).unwrap_err().0, "too_deep");
+    }
+
+    #[test]
+    fn the_message_about_a_field_names_no_position() {
+        let problem = |fields: &str| {
+            let text = format!(r#"{{"agent": "a", "input": 1, {fields}}}"#);
+            let parsed = parse_body::<longhaul_api::task::Task>(text.as_bytes());
+            parsed.unwrap_err().detail
+        };
+        for (fields, expected) in [
+            (r#""budget": {"usd": "many"}"#, "the field `budget"),
+            (r#""budget": {"usd": -1}"#, "the field `budget` is invalid: `budget.usd` must be"),
+            (r#""budget": {"dollars": 1}"#, "unknown field `dollars`"),
+            (r#""lane": """#, "the field `lane` is invalid"),
+            (r#""thread": 3"#, "the field `thread` is invalid"),
+            (r#""chain": {"steps": [{"agent": 3}]}"#, "expected a string"),
+            (r#""agnt": "a""#, "unknown field `agnt`"),
+        ] {
+            let detail = problem(fields);
+            assert!(detail.contains(expected), "{detail}");
+            assert!(!detail.contains(" at line ") && !detail.contains("column"), "{detail}");
+        }
     }
 
     #[test]

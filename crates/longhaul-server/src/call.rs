@@ -20,9 +20,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::app::App;
 use crate::body::parse_request_body;
-use crate::idempotency::{
-    OneTimeSecretMarker, RequestAttempt, caller_scoped_idempotency_key, idempotency_key_header,
-};
+use crate::idempotency::{OneTimeSecretMarker, RequestAttempt, idempotency_key_header, scoped_key};
 use crate::middleware::auth::Credential;
 use crate::params::{parse_path, parse_query};
 use crate::peer::request_base_url;
@@ -60,7 +58,7 @@ where
     ) -> Result<Self, Problem> {
         let (mut parts, body) = request.into_parts();
         // An operation without a role has a handler of another form.
-        let caller = require_caller_identity(&parts, operation.role.unwrap_or(Role::Admin))?;
+        let caller = require_caller(&parts, operation.role.unwrap_or(Role::Admin))?;
         let credential = parts.extensions.get::<Credential>().cloned();
         let credential = credential.ok_or_else(|| Problem::forbidden("authentication required"))?;
         let path = parse_path(&mut parts, &app).await?;
@@ -121,7 +119,7 @@ impl Context {
     /// Returns the idempotency key in the request's header, prefixed so that different callers can't
     /// share it. `None` means that the request has none.
     pub(crate) fn scoped_idempotency_key(&self) -> Result<Option<String>, Problem> {
-        Ok(caller_scoped_idempotency_key(&self.caller, self.idempotency_key()?))
+        Ok(scoped_key(&self.caller, self.idempotency_key()?))
     }
 
     /// Returns the URL of the server as the caller wrote it.
@@ -131,10 +129,7 @@ impl Context {
 }
 
 /// Returns the caller of a request, or an error unless the caller has at least this role.
-pub(crate) fn require_caller_identity(
-    parts: &Parts,
-    required: Role,
-) -> Result<CallerIdentity, Problem> {
+pub(crate) fn require_caller(parts: &Parts, required: Role) -> Result<CallerIdentity, Problem> {
     // The auth middleware lets no unauthenticated request pass; this check is a second barrier.
     let Some(identity) = parts.extensions.get::<CallerIdentity>() else {
         return Err(Problem::forbidden("authentication required"));
@@ -167,7 +162,7 @@ pub(crate) struct Reply<A> {
 }
 
 /// What the handler of an operation with the answer `A` returns.
-pub(crate) type ReplyResult<A> = Result<Reply<A>, Problem>;
+pub(crate) type Replied<A> = Result<Reply<A>, Problem>;
 
 impl<A> Reply<A> {
     pub(crate) const fn ok(answer: A) -> Self {
@@ -251,14 +246,10 @@ impl AsRef<[u8]> for BodyBytes {
 
 /// Turns a list that was read with one item more than `limit` into a page. If there was an extra
 /// item, `next` of the page is the name of its last item, after which the next page starts.
-pub(crate) fn paginate<T>(
-    mut data: Vec<T>,
-    limit: usize,
-    item_name: impl Fn(&T) -> String,
-) -> List<T> {
+pub(crate) fn paginate<T>(mut data: Vec<T>, limit: usize, name: impl Fn(&T) -> String) -> List<T> {
     let has_more = data.len() > limit;
     data.truncate(limit);
-    let next = data.last().filter(|_| has_more).map(item_name);
+    let next = data.last().filter(|_| has_more).map(name);
     List { data, next }
 }
 

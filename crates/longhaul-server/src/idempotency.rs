@@ -40,11 +40,7 @@ pub(crate) struct RequestAttempt {
 pub(crate) struct OneTimeSecretMarker;
 
 /// Middleware that runs a request at most once if it has an `Idempotency-Key`.
-pub(crate) async fn handle_idempotency_key(
-    State(app): State<App>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn handle_key(State(app): State<App>, request: Request, next: Next) -> Response {
     if request.method() != Method::POST {
         return next.run(request).await;
     }
@@ -74,10 +70,7 @@ fn idempotency_key_owner(identity: &CallerIdentity) -> String {
 /// Returns the idempotency key of a task, prefixed so that different callers can't share it. For
 /// callers with the local machine key, the idempotency key has no prefix, because the command line
 /// uses the same idempotency key without a server.
-pub(crate) fn caller_scoped_idempotency_key(
-    identity: &CallerIdentity,
-    header: Option<String>,
-) -> Option<String> {
+pub(crate) fn scoped_key(identity: &CallerIdentity, header: Option<String>) -> Option<String> {
     header.map(|idempotency_key| match &identity.key {
         ApiKeyRef::Local => idempotency_key,
         ApiKeyRef::Key(api_key_hash) => format!("{api_key_hash} {idempotency_key}"),
@@ -115,7 +108,7 @@ async fn handle_request_at_most_once(
     let request = Request::from_parts(parts, Body::from(body_bytes));
     // The future that waits here may be dropped; the task continues. The task also begins the
     // request, so that a begun request always has an owner.
-    let request_task = app.background_tasks().spawn({
+    let request_task = app.state.background_tasks.spawn({
         let app = app.clone();
         async move {
             let effect =

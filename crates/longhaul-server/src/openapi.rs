@@ -44,17 +44,12 @@ impl Document {
         });
         if operation.body != BodyKind::None {
             let is_required = operation.body == BodyKind::Required;
-            let schema = self.add_schema::<B>();
-            let body = match is_required {
-                true => {
-                    json!({ "content": content("application/json", &schema), "required": true })
-                }
-                false => {
-                    let schema = json!({ "oneOf": [schema, { "type": "null" }] });
-                    json!({ "content": content("application/json", &schema) })
-                }
-            };
-            entry["requestBody"] = body;
+            let mut schema = self.add_schema::<B>();
+            if !is_required {
+                schema = json!({ "oneOf": [schema, { "type": "null" }] });
+            }
+            let content = content("application/json", &schema);
+            entry["requestBody"] = json!({ "content": content, "required": is_required });
         }
         for (status, meaning) in operation.responses {
             let mut response = json!({ "description": meaning, "content": {} });

@@ -20,11 +20,8 @@ const CONTENT_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'sel
                       base-uri 'none'; frame-ancestors 'none'";
 
 /// Renders a page template as an HTTP response.
-pub(crate) fn render_page(
-    status: StatusCode,
-    template: &impl Template,
-) -> Result<Response, Problem> {
-    let text = template.render().map_err(|error| {
+pub(crate) fn render_page(status: StatusCode, page: &impl Template) -> Result<Response, Problem> {
+    let text = page.render().map_err(|error| {
         tracing::error!(%error, "could not render a page");
         Problem::internal_error()
     })?;
@@ -53,7 +50,7 @@ pub(crate) fn render_message_page(
     title: &str,
     lines: &[String],
 ) -> Result<Response, Problem> {
-    let version = &app.options().version;
+    let version = &app.state.options.version;
     let commands = &[];
     render_page(status, &MessagePage { version, title, lines, commands })
 }

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use axum::extract::{FromRequestParts, RawPathParams};
+use axum::extract::{FromRequestParts as _, RawPathParams};
 use axum::http::request::Parts;
 use longhaul_api::path::PathParams;
 use longhaul_core::suggest::most_similar_name;
+use longhaul_engine::secret::Secret;
 use serde::de::value::{MapDeserializer, SeqDeserializer, StrDeserializer};
 use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
@@ -14,18 +15,6 @@ use serde::forward_to_deserialize_any;
 use crate::app::App;
 use crate::limits::{QUERY_BYTES_MAX, QUERY_PAIRS_MAX};
 use crate::problem::Problem;
-
-/// Extractor for the query parameters of a page.
-#[derive(Debug)]
-pub(crate) struct Query<T>(pub(crate) T);
-
-impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        parse_query(parts.uri.query().unwrap_or_default()).map(Self)
-    }
-}
 
 /// Parses the query of a request. A parameter that is not a field of `T` is an error if `T` denies
 /// unknown fields.
@@ -165,6 +154,14 @@ impl<'de> Deserializer<'de> for Param {
         }
     }
 
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, QueryError> {
+        visitor.visit_newtype_struct(self)
+    }
+
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
         visitor.visit_u64(self.parse()?)
     }
@@ -189,17 +186,13 @@ impl<'de> Deserializer<'de> for Param {
 
     forward_to_deserialize_any! {
         i8 i16 i32 i64 i128 u8 u16 u32 u128 f32 f64 char str string bytes byte_buf unit
-        unit_struct newtype_struct tuple tuple_struct map struct identifier
+        unit_struct tuple tuple_struct map struct identifier
     }
 }
 
 /// Returns the page size that a request asks for, checked against its bounds.
-pub(crate) fn page_limit(
-    limit: Option<usize>,
-    default_limit: usize,
-    max: usize,
-) -> Result<usize, Problem> {
-    match limit.unwrap_or(default_limit) {
+pub(crate) fn page_limit(limit: Option<usize>, usual: usize, max: usize) -> Result<usize, Problem> {
+    match limit.unwrap_or(usual) {
         limit if (1..=max).contains(&limit) => Ok(limit),
         _ => Err(Problem::unprocessable(format!("`limit` must be between 1 and {max}"))),
     }
@@ -229,17 +222,11 @@ async fn path_texts(parts: &mut Parts, app: &App) -> Result<Vec<String>, Problem
     }
 }
 
-/// Extractor for the secret in the path of a link.
-pub(crate) struct TokenPathParam(pub(crate) String);
-
-impl FromRequestParts<App> for TokenPathParam {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let token = path_texts(parts, app).await?.into_iter().next();
-        let not_found = || Problem::not_found("not_found", "there is no endpoint at this path");
-        token.map(Self).ok_or_else(not_found)
-    }
+/// Returns the secret in the path of a link.
+pub(crate) async fn link_secret(parts: &mut Parts, app: &App) -> Result<Secret, Problem> {
+    let token = path_texts(parts, app).await?.into_iter().next();
+    let not_found = || Problem::not_found("not_found", "there is no endpoint at this path");
+    token.map(Secret::from_text).ok_or_else(not_found)
 }
 
 #[cfg(test)]

@@ -47,10 +47,11 @@ impl Problem {
         self
     }
 
-    /// Replaces the message. The problem is no longer that of an error of the engine.
+    /// Puts the prefix and a colon before the message. The problem is no longer that of an error of
+    /// the engine.
     #[must_use]
-    pub(crate) fn with_detail(self, detail: String) -> Self {
-        Self { detail, error: None, ..self }
+    pub(crate) fn prefixed(self, prefix: impl std::fmt::Display) -> Self {
+        Self { detail: format!("{prefix}: {}", self.detail), error: None, ..self }
     }
 
     /// Sets the number of seconds after which the client may retry.

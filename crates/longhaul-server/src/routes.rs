@@ -11,13 +11,11 @@ use longhaul_core::access::Role;
 
 use crate::api_router::{api_routes, openapi_document};
 use crate::app::App;
-use crate::call::{IntoReply as _, Reply, require_caller_identity};
-use crate::idempotency::handle_idempotency_key;
+use crate::call::{IntoReply as _, Reply, require_caller};
+use crate::idempotency::handle_key;
 use crate::middleware::auth::authentication_middleware;
-use crate::middleware::guards::{
-    limit_response_time, reject_cross_site_requests, reject_unknown_hosts,
-};
-use crate::middleware::request_id::assign_request_id;
+use crate::middleware::guards::{check_host, limit_time, reject_cross_site_requests};
+use crate::middleware::request_id::assign_id;
 use crate::page;
 use crate::problem::Problem;
 
@@ -28,24 +26,21 @@ pub(crate) fn build_router(app: App) -> Router {
         .route("/openapi.json", get(serve_openapi_document))
         .route("/", get(page::index::serve_start_page))
         .route("/style.css", get(page::serve_style_sheet))
-        .route(
-            "/a/{token}",
-            get(page::link::show_link_page).post(page::link::answer_gate_from_form),
-        )
+        .route("/a/{token}", get(page::link::show).post(page::link::answer))
         .fallback(unknown_path_problem)
         .method_not_allowed_fallback(method_not_allowed_problem)
-        .layer(from_fn_with_state(app.clone(), handle_idempotency_key))
+        .layer(from_fn_with_state(app.clone(), handle_key))
         .layer(from_fn_with_state(app.clone(), authentication_middleware))
-        .layer(from_fn_with_state(app.clone(), limit_response_time))
+        .layer(from_fn_with_state(app.clone(), limit_time))
         .layer(from_fn(reject_cross_site_requests))
-        .layer(from_fn_with_state(app.clone(), reject_unknown_hosts))
-        .layer(from_fn_with_state(app.clone(), assign_request_id))
+        .layer(from_fn_with_state(app.clone(), check_host))
+        .layer(from_fn_with_state(app.clone(), assign_id))
         .with_state(app)
 }
 
 /// Serves the OpenAPI document of the API.
 async fn serve_openapi_document(parts: Parts) -> Result<Response, Problem> {
-    require_caller_identity(&parts, Role::Viewer)?;
+    require_caller(&parts, Role::Viewer)?;
     Reply::ok(openapi_document()).into_response()
 }
 

@@ -51,15 +51,15 @@ pub async fn serve(
         biased;
         () = stop => Ok(()),
         result = services.notify_subscribers() => result,
-        () = accept_connections(listener, &app, &tasks, &abort) => Ok(()),
+        () = accept_all(listener, &app, &tasks, &abort) => Ok(()),
     };
     app.begin_shutdown();
-    app.request_close_of_all_connections();
+    app.state.closed.cancel();
     tasks.close();
-    app.background_tasks().close();
+    app.state.background_tasks.close();
     tokio::select! {
         biased;
-        () = async { tasks.wait().await; app.background_tasks().wait().await; } => {}
+        () = async { tasks.wait().await; app.state.background_tasks.wait().await; } => {}
         () = services.clock.sleep(SHUTDOWN_GRACE.into()) => {
             tracing::info!(connections = tasks.len(), "timeout: closed connections that had not ended");
             abort.cancel();
@@ -69,13 +69,13 @@ pub async fn serve(
     result
 }
 
-async fn accept_connections(
+async fn accept_all(
     listener: TcpListener,
     app: &App,
     tasks: &TaskTracker,
     abort: &CancellationToken,
 ) {
-    let limits = ConnectionLimits::within_process_file_limit(app.options().connections_max);
+    let limits = ConnectionLimits::within_process_file_limit(app.state.options.connections_max);
     let clock = Arc::clone(&app.longhaul().services().clock);
     let connections = Connections::new(limits, clock);
     let router = build_router(app.clone());
@@ -129,7 +129,7 @@ async fn serve_connection(accepted: AcceptedConnection, app: App, router: Router
     // Send small responses immediately.
     _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(app.options().write_timeout));
+    stream.set_write_timeout(Some(app.state.options.write_timeout));
     let has_request = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
         has_request.store(true, Ordering::Relaxed);
@@ -145,7 +145,7 @@ async fn serve_connection(accepted: AcceptedConnection, app: App, router: Router
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(app.options().head_timeout)
+        .header_read_timeout(app.state.options.head_timeout)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(Box::pin(stream)), service);
@@ -162,7 +162,7 @@ async fn serve_connection(accepted: AcceptedConnection, app: App, router: Router
         result = connection.as_mut() => result,
         () = registration.wait_for_eviction() => return,
         () = first_request_timeout => return,
-        () = app.wait_until_connections_must_close() => {
+        () = app.state.closed.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

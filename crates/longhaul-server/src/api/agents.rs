@@ -3,9 +3,7 @@
 //! their errors.
 
 use axum::http::StatusCode;
-use longhaul_api::agent::AgentStatsView;
-use longhaul_api::agent::AgentView;
-use longhaul_api::agent::ChainView;
+use longhaul_api::agent::{AgentStatsView, AgentView, ChainView};
 use longhaul_api::list::List;
 use longhaul_api::path::{AgentParam, ChainParam};
 use longhaul_api::query::AgentStatsQuery;
@@ -15,18 +13,18 @@ use longhaul_core::time::Millis;
 use longhaul_engine::Error;
 use longhaul_engine::view::agent_view;
 
-use crate::call::{Call, Reply, ReplyResult};
+use crate::call::{Call, Replied, Reply};
 use crate::problem::Problem;
 
 /// Default window of statistics: 7 days.
 const STATS_WINDOW: Millis = Millis::from_secs(7 * 24 * 60 * 60);
 
-pub(crate) async fn list_agents(call: Call) -> ReplyResult<List<AgentView>> {
+pub(crate) async fn list_agents(call: Call) -> Replied<List<AgentView>> {
     let agents = call.ctx.longhaul().agents();
     Ok(Reply::list(agents.iter().map(|agent| agent_view(agent)).collect()))
 }
 
-pub(crate) async fn show_agent(call: Call<AgentParam>) -> ReplyResult<AgentView> {
+pub(crate) async fn show_agent(call: Call<AgentParam>) -> Replied<AgentView> {
     let name = call.path.0;
     match call.ctx.longhaul().get_agent(&name) {
         Ok(agent) => Ok(Reply::ok(agent_view(&agent))),
@@ -34,7 +32,7 @@ pub(crate) async fn show_agent(call: Call<AgentParam>) -> ReplyResult<AgentView>
     }
 }
 
-pub(crate) async fn show_chain(call: Call<ChainParam>) -> ReplyResult<ChainView> {
+pub(crate) async fn show_chain(call: Call<ChainParam>) -> Replied<ChainView> {
     call.ctx.longhaul().chain(&call.path.0).map(Reply::ok).map_err(not_found)
 }
 
@@ -49,7 +47,7 @@ fn not_found(mut error: Error) -> Problem {
 
 pub(crate) async fn show_agent_stats(
     Call { ctx, path: AgentParam(name), query, .. }: Call<AgentParam, (), AgentStatsQuery>,
-) -> ReplyResult<AgentStatsView> {
+) -> Replied<AgentStatsView> {
     let window = match query.window {
         None => STATS_WINDOW,
         Some(text) => duration::parse_duration(&text).ok_or_else(|| {

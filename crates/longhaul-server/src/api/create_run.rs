@@ -6,18 +6,17 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use longhaul_api::inbox::NewEventBody;
 use longhaul_api::run::RunView;
-use longhaul_api::task::{BatchView, NewBatchBody};
-use longhaul_api::task::{ChainChoice, Task};
+use longhaul_api::task::{BatchView, ChainChoice, NewBatchBody, Task};
 use longhaul_core::access::Role;
 use longhaul_core::chain::ChainSpec;
 use longhaul_core::raw::RawJson;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::handle::UnpricedModel;
 
-use crate::call::{Call, Context, Reply, ReplyResult};
+use crate::call::{Call, Context, Replied, Reply};
 use crate::problem::Problem;
 
-pub(crate) async fn submit_run(Call { ctx, body, .. }: Call<(), Task>) -> ReplyResult<RunView> {
+pub(crate) async fn submit_run(Call { ctx, body, .. }: Call<(), Task>) -> Replied<RunView> {
     let mut task = check_run_body(body, ctx.by())?;
     task.idempotency_key = ctx.scoped_idempotency_key()?;
     Ok(submitted_run_reply(submit_task(&ctx, task).await?))
@@ -25,13 +24,10 @@ pub(crate) async fn submit_run(Call { ctx, body, .. }: Call<(), Task>) -> ReplyR
 
 pub(crate) async fn submit_batch(
     Call { ctx, body, .. }: Call<(), NewBatchBody>,
-) -> ReplyResult<BatchView> {
+) -> Replied<BatchView> {
     let mut tasks = Vec::with_capacity(body.runs.len());
     for (index, run) in body.runs.into_iter().enumerate() {
-        let at_index = |problem: Problem| {
-            let detail = format!("`runs[{index}]`: {}", problem.detail);
-            problem.with_detail(detail)
-        };
+        let at_index = |problem: Problem| problem.prefixed(format!("`runs[{index}]`"));
         let task = check_run_body(run, ctx.by()).map_err(at_index)?;
         check_task_agent_and_budget(&ctx, &task).map_err(at_index)?;
         tasks.push(task);
@@ -45,9 +41,7 @@ pub(crate) async fn submit_batch(
     Ok(Reply::created(format!("/v1/batches/{id}"), batch))
 }
 
-pub(crate) async fn send_event(
-    Call { ctx, body, .. }: Call<(), NewEventBody>,
-) -> ReplyResult<RunView> {
+pub(crate) async fn send_event(Call { ctx, body, .. }: Call<(), NewEventBody>) -> Replied<RunView> {
     let task = Task {
         agent: Some(body.agent),
         input: body.payload.unwrap_or_else(|| RawJson::from_serialize(&"")),
@@ -107,7 +101,7 @@ fn check_task_agent_and_budget(ctx: &Context, task: &Task) -> Result<(), Problem
     let longhaul = ctx.longhaul();
     let agents = resolve_agents_of_task(ctx, task)?;
     // The process that drives the run may have other keys and models than a command beside it.
-    let checked_agents = if ctx.app.is_in_process() { &[] } else { agents.as_slice() };
+    let checked_agents = if ctx.app.state.in_process { &[] } else { agents.as_slice() };
     for agent in checked_agents {
         let model_name = task.model.as_deref();
         let model_name = model_name.or_else(|| agent.models.first().map(String::as_str));
@@ -123,11 +117,8 @@ fn check_task_agent_and_budget(ctx: &Context, task: &Task) -> Result<(), Problem
     }
     if let Some(agent) = longhaul.agent_over_budget(&agents, task) {
         ctx.require_role(Role::Approver).map_err(|problem| {
-            let detail = format!(
-                "the run would have a higher budget than its agent `{agent}`: {}",
-                problem.detail
-            );
-            let problem = problem.with_detail(detail);
+            let reason = format!("the run would have a higher budget than its agent `{agent}`");
+            let problem = problem.prefixed(reason);
             match task.chain {
                 None => problem,
                 Some(_) => problem.with_hint(format!(
@@ -137,17 +128,7 @@ fn check_task_agent_and_budget(ctx: &Context, task: &Task) -> Result<(), Problem
             }
         })?;
     }
-    check_models_have_price(ctx, &agents, task)
-}
-
-/// Checks that limits in dollars hold for the task: only an approver may start a run of a model
-/// without a price while such a limit applies.
-fn check_models_have_price(
-    ctx: &Context,
-    agents: &[Arc<Agent>],
-    task: &Task,
-) -> Result<(), Problem> {
-    require_approver_for_unpriced_model(ctx, ctx.longhaul().unpriced_model(agents, task))
+    require_approver_for_unpriced_model(ctx, longhaul.unpriced_model(&agents, task))
 }
 
 /// Requires the role approver if there is a model without a price under a limit in dollars.
@@ -159,8 +140,7 @@ pub(crate) fn require_approver_for_unpriced_model(
         return Ok(());
     };
     ctx.require_role(Role::Approver).map_err(|problem| {
-        let detail = format!("{unpriced}: {}", problem.detail);
-        problem.with_detail(detail).with_hint(format!(
+        problem.prefixed(&unpriced).with_hint(format!(
             "set the price of the model: `longhaul models price {}` shows how; or use a key with \
              the role approver",
             unpriced.model
@@ -168,7 +148,8 @@ pub(crate) fn require_approver_for_unpriced_model(
     })
 }
 
-/// Checks that limits in dollars hold for the runs of a schedule of this agent or chain.
+/// Checks that the models of a schedule of this agent or chain have a price if a limit in dollars
+/// applies: without prices the limit could not be enforced.
 pub(crate) fn check_schedule_models_have_price(
     ctx: &Context,
     (agent, chain): (Option<&str>, Option<&str>),
@@ -182,7 +163,10 @@ pub(crate) fn check_schedule_models_have_price(
     };
     // The schedule itself reports an agent or chain that does not exist.
     match resolve_agents_of_task(ctx, &task) {
-        Ok(agents) => check_models_have_price(ctx, &agents, &task),
+        Ok(agents) => {
+            let unpriced = ctx.longhaul().unpriced_model(&agents, &task);
+            require_approver_for_unpriced_model(ctx, unpriced)
+        }
         Err(_) => Ok(()),
     }
 }
@@ -197,10 +181,8 @@ fn resolve_agents_of_task(ctx: &Context, task: &Task) -> Result<Vec<Arc<Agent>>,
             let is_inline = matches!(task.chain, Some(ChainChoice::Inline(_)));
             let auto_approves_step = is_inline && steps.iter().any(|step| step.auto_approve);
             if task.auto_approve == Some(true) || auto_approves_step {
-                ctx.require_role(Role::Approver).map_err(|problem| {
-                    let detail = format!("the request sets `auto_approve`: {}", problem.detail);
-                    problem.with_detail(detail)
-                })?;
+                ctx.require_role(Role::Approver)
+                    .map_err(|problem| problem.prefixed("the request sets `auto_approve`"))?;
             }
             steps.into_iter().map(|step| step.agent).collect()
         }

@@ -3,10 +3,9 @@
 //! agent or for the project. An approval contains the digest of the input that was shown. A link is
 //! shown once; the server stores only its hash.
 
-use longhaul_api::gate::RuleView;
 use longhaul_api::gate::{
     AnswerBody, AnswerOutcomeKind, AnswerResponse, DecisionKind, GateLinkBody, GateLinkView,
-    GateView, SignalGateBody,
+    GateView, RuleView, SignalGateBody,
 };
 use longhaul_api::list::List;
 use longhaul_api::query::{GatesQuery, PagedQuery as _, RulesQuery};
@@ -21,7 +20,7 @@ use longhaul_core::request::IdempotentRequestEffect;
 use longhaul_engine::handle::{self, CreateGateLinkRequest, NewSignalGate};
 use longhaul_engine::view::{gate_view, rule_view};
 
-use crate::call::{Call, Context, Reply, ReplyResult, paginate};
+use crate::call::{Call, Context, Replied, Reply, paginate};
 use crate::error_mapping::result_read_problem_after_commit;
 use crate::params::page_limit;
 use crate::problem::Problem;
@@ -31,7 +30,7 @@ const PAGE_DEFAULT: usize = 100;
 
 pub(crate) async fn list_gates(
     Call { ctx, query, .. }: Call<(), (), GatesQuery>,
-) -> ReplyResult<List<GateView>> {
+) -> Replied<List<GateView>> {
     let limit = page_limit(query.limit, PAGE_DEFAULT, query.limit_max())?;
     let filter = GateFilter {
         gate: None,
@@ -48,7 +47,7 @@ pub(crate) async fn list_gates(
 
 pub(crate) async fn raise_gate(
     Call { ctx, body, .. }: Call<(), SignalGateBody>,
-) -> ReplyResult<GateView> {
+) -> Replied<GateView> {
     let timeout = match body.timeout.as_deref() {
         None => GateTimeout::default(),
         Some("never") => GateTimeout::Never,
@@ -128,11 +127,7 @@ fn answer_payload_text(payload: &RawJson) -> Option<String> {
 
 /// Returns an error unless the caller may give this answer. An approver may answer every gate. An
 /// operator may only complete, answer or reject a gate that a program raised.
-async fn check_answer_role(
-    ctx: &Context,
-    gate: GateId,
-    decision: &GateDecision,
-) -> Result<(), Problem> {
+async fn check_role(ctx: &Context, gate: GateId, decision: &GateDecision) -> Result<(), Problem> {
     let Err(forbidden) = ctx.require_role(Role::Approver) else {
         return Ok(());
     };
@@ -150,9 +145,9 @@ async fn check_answer_role(
 
 pub(crate) async fn answer_gate(
     Call { ctx, path: gate, body, .. }: Call<GateId, AnswerBody>,
-) -> ReplyResult<AnswerResponse> {
+) -> Replied<AnswerResponse> {
     let answer = answer_from_body(body, ctx.by())?;
-    check_answer_role(&ctx, gate, &answer.decision).await?;
+    check_role(&ctx, gate, &answer.decision).await?;
     let decision = answer.decision.as_str();
     let (longhaul, effect) = ctx.longhaul_of_request();
     let outcome = match effect {
@@ -174,7 +169,7 @@ pub(crate) async fn answer_gate(
 
 pub(crate) async fn create_gate_link(
     Call { ctx, path: gate, body, .. }: Call<GateId, GateLinkBody>,
-) -> ReplyResult<GateLinkView> {
+) -> Replied<GateLinkView> {
     // If a gate needs several approvers or excludes the submitter, a link is equivalent to a
     // new key for another person. Only an admin may create such a link.
     let approvers = ctx.longhaul().get_gate(gate).await?.spec.approvers;
@@ -192,7 +187,7 @@ pub(crate) async fn create_gate_link(
 
 pub(crate) async fn list_rules(
     Call { ctx, query, .. }: Call<(), (), RulesQuery>,
-) -> ReplyResult<List<RuleView>> {
+) -> Replied<List<RuleView>> {
     let limit = page_limit(query.limit, PAGE_DEFAULT, query.limit_max())?;
     let filter = RememberedApprovalFilter {
         rule: None,
@@ -205,9 +200,7 @@ pub(crate) async fn list_rules(
     Ok(Reply::ok(paginate(views, limit, |rule| rule.id.to_string())))
 }
 
-pub(crate) async fn revoke_rule(
-    Call { ctx, path: rule, .. }: Call<RuleId>,
-) -> ReplyResult<RuleView> {
+pub(crate) async fn revoke_rule(Call { ctx, path: rule, .. }: Call<RuleId>) -> Replied<RuleView> {
     let revoked = ctx.longhaul().revoke_rule(rule, ctx.by()).await?;
     tracing::info!(%rule, caller = ctx.by(), "remembered approval revoked");
     Ok(Reply::ok(rule_view(revoked)))

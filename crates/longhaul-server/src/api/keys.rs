@@ -7,7 +7,7 @@ use longhaul_core::id::ApiKeyName;
 use longhaul_core::time::Millis;
 use longhaul_engine::handle::NewKeyRequest;
 
-use crate::call::{Call, Reply, ReplyResult};
+use crate::call::{Call, Replied, Reply};
 use crate::middleware::auth::Credential;
 use crate::problem::Problem;
 
@@ -17,10 +17,7 @@ const TTL_MS_MAX: u64 = 3_155_760_000_000;
 
 pub(crate) async fn create_key(
     Call { ctx, body, .. }: Call<(), NewKeyBody>,
-) -> ReplyResult<CreatedKey> {
-    if body.expires_in_ms == Some(0) {
-        return Err(Problem::unprocessable("`expires_in_ms` must be 1 or more"));
-    }
+) -> Replied<CreatedKey> {
     let name = ApiKeyName::new(&body.name);
     let new_key = NewKeyRequest {
         name: name.map_err(|error| Problem::unprocessable(error.to_string()))?,
@@ -34,9 +31,7 @@ pub(crate) async fn create_key(
     Ok(Reply::created("/v1/keys".to_owned(), CreatedKey { secret, key }).with_secret())
 }
 
-pub(crate) async fn revoke_key(
-    Call { ctx, path: name, .. }: Call<ApiKeyName>,
-) -> ReplyResult<KeyView> {
+pub(crate) async fn revoke_key(Call { ctx, path: name, .. }: Call<ApiKeyName>) -> Replied<KeyView> {
     let key = ctx.longhaul().revoke_api_key(&name).await?;
     tracing::info!(key = key.name, caller = ctx.by(), "key revoked");
     Ok(Reply::ok(key))
@@ -53,12 +48,12 @@ fn parse_ttl(ttl_ms: u64) -> Result<Millis, Problem> {
     }
 }
 
-pub(crate) async fn create_login_ticket(Call { ctx, .. }: Call) -> ReplyResult<LoginTicketView> {
+pub(crate) async fn create_login_ticket(Call { ctx, .. }: Call) -> Replied<LoginTicketView> {
     // A session belongs to a key; a caller without a key can't have one.
     if matches!(ctx.credential, Credential::Loopback | Credential::InProcess) {
         return Err(Problem::forbidden("a session needs a key, and the request has none"));
     }
-    let local_key = ctx.app.local_machine_key_hash();
+    let local_key = ctx.app.state.local_key;
     let ticket = ctx.longhaul().create_login_ticket(ctx.caller.key.clone(), local_key).await?;
     let url = format!("{}/?t={}", ctx.base_url(), ticket.reveal());
     Ok(Reply::created("/".to_owned(), LoginTicketView { url }).with_secret())

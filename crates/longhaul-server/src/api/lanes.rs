@@ -8,7 +8,7 @@ use longhaul_api::query::{LanesQuery, PagedQuery as _};
 use longhaul_api::spend::{RaiseCapBody, SpendCapView};
 use longhaul_core::id::LaneKey;
 
-use crate::call::{Call, Reply, ReplyResult, paginate};
+use crate::call::{Call, Replied, Reply, paginate};
 use crate::params::page_limit;
 
 /// Default number of lanes per page.
@@ -16,7 +16,7 @@ const LANES_DEFAULT: usize = 100;
 
 pub(crate) async fn list_lanes(
     Call { ctx, query, .. }: Call<(), (), LanesQuery>,
-) -> ReplyResult<List<LaneView>> {
+) -> Replied<List<LaneView>> {
     let limit = page_limit(query.limit, LANES_DEFAULT, query.limit_max())?;
     let lanes = ctx.longhaul().list_lanes(query.after.as_ref(), limit + 1).await?;
     Ok(Reply::ok(paginate(lanes, limit, |lane| lane.lane.clone())))
@@ -24,7 +24,7 @@ pub(crate) async fn list_lanes(
 
 pub(crate) async fn pause_lane(
     Call { ctx, path: lane, .. }: Call<LaneKey, EmptyBody>,
-) -> ReplyResult<LaneView> {
+) -> Replied<LaneView> {
     let lane = ctx.longhaul().pause_lane(&lane).await?;
     tracing::info!(lane = lane.lane, caller = ctx.by(), "lane paused");
     Ok(Reply::ok(lane))
@@ -32,7 +32,7 @@ pub(crate) async fn pause_lane(
 
 pub(crate) async fn resume_lane(
     Call { ctx, path: lane, .. }: Call<LaneKey, EmptyBody>,
-) -> ReplyResult<LaneView> {
+) -> Replied<LaneView> {
     let lane = ctx.longhaul().resume_lane(&lane).await?;
     tracing::info!(lane = lane.lane, caller = ctx.by(), "lane resumed");
     Ok(Reply::ok(lane))
@@ -40,7 +40,7 @@ pub(crate) async fn resume_lane(
 
 pub(crate) async fn raise_cap(
     Call { ctx, path: CapParam(name), body, .. }: Call<CapParam, RaiseCapBody>,
-) -> ReplyResult<SpendCapView> {
+) -> Replied<SpendCapView> {
     let cap = ctx.longhaul().raise_cap(&name, &body).await?;
     tracing::info!(cap = cap.id, subject = body.subject, caller = ctx.by(), "cap raised");
     Ok(Reply::ok(cap))

@@ -15,7 +15,7 @@ use longhaul_engine::handle::SubmitOutcome;
 use longhaul_engine::{Error, Longhaul};
 
 use crate::api::create_run::require_approver_for_unpriced_model;
-use crate::call::{Call, Context, Reply, ReplyResult, paginate};
+use crate::call::{Call, Context, Replied, Reply, paginate};
 use crate::error_mapping::{committed_but_unreadable_problem, result_read_problem_after_commit};
 use crate::params::page_limit;
 use crate::problem::Problem;
@@ -25,7 +25,7 @@ const RUNS_DEFAULT: usize = 20;
 
 pub(crate) async fn list_runs(
     Call { ctx, query, .. }: Call<(), (), RunsQuery>,
-) -> ReplyResult<RunList> {
+) -> Replied<RunList> {
     let limit = page_limit(query.limit, RUNS_DEFAULT, query.limit_max())?;
     let brief = query.brief;
     let filter = RunFilter {
@@ -45,7 +45,7 @@ pub(crate) async fn list_runs(
         let data = rows.data.into_iter().map(|row| FullOrBriefRun::Brief(Box::new(row))).collect();
         return Ok(Reply::ok(RunList { data, next: rows.next }));
     }
-    let _permit = ctx.app.acquire_journal_read_permit().await?;
+    let _permit = ctx.app.acquire_read_permit().await?;
     let mut data = Vec::with_capacity(rows.data.len());
     for row in &rows.data {
         data.push(FullOrBriefRun::Full(Box::new(ctx.longhaul().get_run(row.id).await?)));
@@ -55,7 +55,7 @@ pub(crate) async fn list_runs(
 
 pub(crate) async fn cancel_run(
     Call { ctx, path: run, body, .. }: Call<RunId, CancelBody>,
-) -> ReplyResult<RunView> {
+) -> Replied<RunView> {
     let reason = match body.reason.trim() {
         "" => format!("cancelled by {}", ctx.by()),
         reason_text => reason_text.to_owned(),
@@ -67,21 +67,21 @@ pub(crate) async fn cancel_run(
 
 pub(crate) async fn close_run(
     Call { ctx, path: run, .. }: Call<RunId, EmptyBody>,
-) -> ReplyResult<RunView> {
+) -> Replied<RunView> {
     let log = "run closed";
     change_run(&ctx, (run, log), async |longhaul| longhaul.close_run(run, ctx.by()).await).await
 }
 
 pub(crate) async fn pause_run(
     Call { ctx, path: run, .. }: Call<RunId, EmptyBody>,
-) -> ReplyResult<RunView> {
+) -> Replied<RunView> {
     let log = "pause requested";
     change_run(&ctx, (run, log), async |longhaul| longhaul.pause_run(run, ctx.by()).await).await
 }
 
 pub(crate) async fn resume_run(
     Call { ctx, path: run, body, .. }: Call<RunId, ResumeBody>,
-) -> ReplyResult<RunView> {
+) -> Replied<RunView> {
     let raise = match body.budget {
         None => None,
         Some(caps) => {
@@ -96,7 +96,7 @@ pub(crate) async fn resume_run(
 
 pub(crate) async fn retry_run(
     Call { ctx, path: run, .. }: Call<RunId, EmptyBody>,
-) -> ReplyResult<RunView> {
+) -> Replied<RunView> {
     let (longhaul, _) = ctx.longhaul_of_request();
     let unpriced = longhaul.unpriced_model_of_retry(run, ctx.by()).await?;
     require_approver_for_unpriced_model(&ctx, unpriced)?;
@@ -114,7 +114,7 @@ pub(crate) async fn retry_run(
 
 pub(crate) async fn free_effect_key(
     Call { ctx, path: run, body, .. }: Call<RunId, FreeKeyBody>,
-) -> ReplyResult<LateToolResult> {
+) -> Replied<LateToolResult> {
     let FreeKeyBody { call, note } = body;
     let holder = EffectKeyHolder { run, call };
     let freed = ctx.longhaul().free_effect_key(holder, note.trim(), ctx.by()).await?;
@@ -129,7 +129,7 @@ async fn change_run(
     ctx: &Context,
     (run, log): (RunId, &str),
     change: impl AsyncFnOnce(&Longhaul) -> Result<RunId, Error>,
-) -> ReplyResult<RunView> {
+) -> Replied<RunView> {
     let (longhaul, effect) = ctx.longhaul_of_request();
     let run = match effect {
         None => change(&longhaul).await?,
@@ -143,8 +143,8 @@ async fn change_run(
 }
 
 /// Returns the reply with the run as it is after the request's change was committed.
-async fn reply_with_updated_run(ctx: &Context, run: RunId) -> ReplyResult<RunView> {
-    let permit = ctx.app.acquire_journal_read_permit().await;
+async fn reply_with_updated_run(ctx: &Context, run: RunId) -> Replied<RunView> {
+    let permit = ctx.app.acquire_read_permit().await;
     let _permit = permit.map_err(|_| committed_but_unreadable_problem())?;
     let view = ctx.longhaul().get_run(run).await.map_err(result_read_problem_after_commit)?;
     Ok(Reply::ok(view))

@@ -7,11 +7,11 @@ use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
 use longhaul_core::port::auth::IdempotencyKey;
 
 use crate::api::create_run::check_schedule_models_have_price;
-use crate::call::{Call, Reply, ReplyResult};
+use crate::call::{Call, Replied, Reply};
 
 pub(crate) async fn create_schedule(
     Call { ctx, body, .. }: Call<(), NewScheduleBody>,
-) -> ReplyResult<ScheduleView> {
+) -> Replied<ScheduleView> {
     check_schedule_models_have_price(&ctx, (body.agent.as_deref(), body.chain.as_deref()))?;
     let schedule = ctx.longhaul().create_schedule(body, Some(ctx.by())).await?;
     tracing::info!(schedule = schedule.name, caller = ctx.by(), "schedule created");
@@ -20,7 +20,7 @@ pub(crate) async fn create_schedule(
 
 pub(crate) async fn delete_schedule(
     Call { ctx, path: ScheduleParam(name), .. }: Call<ScheduleParam>,
-) -> ReplyResult<ScheduleView> {
+) -> Replied<ScheduleView> {
     let schedule = ctx.longhaul().delete_schedule(&name).await?;
     tracing::info!(schedule = name, caller = ctx.by(), "schedule deleted");
     Ok(Reply::ok(schedule))
@@ -28,7 +28,7 @@ pub(crate) async fn delete_schedule(
 
 pub(crate) async fn run_schedule(
     Call { ctx, path: ScheduleParam(name), .. }: Call<ScheduleParam, EmptyBody>,
-) -> ReplyResult<RunView> {
+) -> Replied<RunView> {
     let schedule = ctx.longhaul().schedule(&name).await?;
     let target = (Some(schedule.agent.as_str()), schedule.chain.as_deref());
     check_schedule_models_have_price(&ctx, target)?;

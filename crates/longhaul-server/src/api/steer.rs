@@ -9,12 +9,12 @@ use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::id::{RunId, SteerId};
 use longhaul_core::raw::Hash;
 
-use crate::call::{Call, Context, Reply, ReplyResult};
+use crate::call::{Call, Context, Replied, Reply};
 use crate::problem::Problem;
 
 pub(crate) async fn send_steer(
     Call { ctx, path: run, body: SteerBody { text, delivery }, .. }: Call<RunId, SteerBody>,
-) -> ReplyResult<SteerReceipt> {
+) -> Replied<SteerReceipt> {
     let longhaul = ctx.longhaul();
     let by = ctx.by().to_owned();
     let queued = match ctx.scoped_idempotency_key()? {
@@ -40,7 +40,7 @@ fn derive_steer_id(request_key: &str) -> SteerId {
 
 pub(crate) async fn edit_queued_steer(
     Call { ctx, path: (run, steer), body, .. }: Call<(RunId, SteerId), SteerChange>,
-) -> ReplyResult<SteerView> {
+) -> Replied<SteerView> {
     let existing = find_steer(&ctx, run, steer).await?;
     let message = SteerMessage {
         steer,
@@ -55,7 +55,7 @@ pub(crate) async fn edit_queued_steer(
 
 pub(crate) async fn withdraw_steer(
     Call { ctx, path: (run, steer), .. }: Call<(RunId, SteerId)>,
-) -> ReplyResult<SteerView> {
+) -> Replied<SteerView> {
     find_steer(&ctx, run, steer).await?;
     ctx.longhaul().withdraw_steer(run, steer, ctx.by()).await?;
     Ok(Reply::ok(find_steer(&ctx, run, steer).await?))

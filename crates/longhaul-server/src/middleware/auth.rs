@@ -102,9 +102,9 @@ async fn limit_public_request_rate(
 ) -> Result<bool, Problem> {
     let address = peer.map(|peer| peer.0.ip());
     let rate_check =
-        address.map_or(Ok(()), |address| app.rate_limits().check_anonymous_rate(address));
+        address.map_or(Ok(()), |address| app.state.rates.check_anonymous_rate(address));
     if rate_check.is_err()
-        && !address.is_some_and(|address| app.rate_limits().may_look_up_credential(address))
+        && !address.is_some_and(|address| app.state.rates.may_look_up_credential(address))
     {
         return rate_check.map(|()| false);
     }
@@ -113,15 +113,10 @@ async fn limit_public_request_rate(
             Some(format!("link:{}", link.hash()))
         }
         Some(_) => None,
-        None => match find_request_credential(app, None, headers) {
-            Some(credential) => {
-                identify_caller(app, &credential).await?.map(|identity| identity.principal.name)
-            }
-            None => None,
-        },
+        None => find_caller(app, None, headers).await?.map(|(_, caller)| caller.principal.name),
     };
     match name {
-        Some(name) => app.rate_limits().check_api_key_rate(&name).map(|()| true),
+        Some(name) => app.state.rates.check_api_key_rate(&name).map(|()| true),
         None => rate_check.map(|()| false),
     }
 }
@@ -138,14 +133,9 @@ async fn authenticate_request(
     peer: Option<PeerAddress>,
     headers: &HeaderMap,
 ) -> Result<(Credential, CallerIdentity), Problem> {
-    let credential = find_request_credential(app, peer, headers);
-    let identity = match &credential {
-        Some(credential) => identify_caller(app, credential).await?,
-        None => None,
-    };
-    let Some((credential, mut identity)) = credential.zip(identity) else {
+    let Some((credential, mut identity)) = find_caller(app, peer, headers).await? else {
         if let Some(peer) = peer {
-            app.rate_limits().check_anonymous_rate(peer.0.ip())?;
+            app.state.rates.check_anonymous_rate(peer.0.ip())?;
         }
         let message = "a valid key is required";
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message).with_hint(
@@ -163,10 +153,23 @@ async fn authenticate_request(
         // A browser session acts only for its own user, so the header is ignored.
         (Credential::Session(_) | Credential::InProcess, ApiKeyRef::Local) => {}
         (Credential::Loopback, _) | (_, ApiKeyRef::Key(_)) => {
-            app.rate_limits().check_api_key_rate(&identity.principal.name)?;
+            app.state.rates.check_api_key_rate(&identity.principal.name)?;
         }
     }
     Ok((credential, identity))
+}
+
+/// Returns the credential in a request's headers with its identity. `None` means that the request
+/// has no valid credential.
+pub(crate) async fn find_caller(
+    app: &App,
+    peer: Option<PeerAddress>,
+    headers: &HeaderMap,
+) -> Result<Option<(Credential, CallerIdentity)>, Problem> {
+    let Some(credential) = credential_of(app, peer, headers) else {
+        return Ok(None);
+    };
+    Ok(identify_caller(app, &credential).await?.map(|identity| (credential, identity)))
 }
 
 /// Returns the identity that a credential belongs to. `None` means that the credential is not valid
@@ -177,12 +180,12 @@ pub(crate) async fn identify_caller(
 ) -> Result<Option<CallerIdentity>, Problem> {
     let longhaul = app.longhaul();
     Ok(match credential {
-        Credential::Key(secret) if app.is_local_machine_key(secret.hash()) => {
+        Credential::Key(secret) if secret.hash() == app.state.local_key => {
             Some(CallerIdentity::local_key_holder())
         }
         Credential::Key(secret) => longhaul.authenticate_api_key(secret).await?,
         Credential::Session(secret) => {
-            longhaul.authenticate_session(secret, app.local_machine_key_hash()).await?
+            longhaul.authenticate_session(secret, app.state.local_key).await?
         }
         Credential::InProcess => Some(CallerIdentity::local_key_holder()),
         Credential::Loopback => Some(CallerIdentity {
@@ -193,11 +196,7 @@ pub(crate) async fn identify_caller(
 }
 
 /// Returns the credential in a request's headers. `None` means that the request has none.
-pub(crate) fn find_request_credential(
-    app: &App,
-    peer: Option<PeerAddress>,
-    headers: &HeaderMap,
-) -> Option<Credential> {
+fn credential_of(app: &App, peer: Option<PeerAddress>, headers: &HeaderMap) -> Option<Credential> {
     if let Some(header) = headers.get(AUTHORIZATION) {
         let header = header.to_str().ok()?;
         let (scheme, secret) = header.split_once(' ')?;
@@ -209,13 +208,13 @@ pub(crate) fn find_request_credential(
         return Some(Credential::Session(session));
     }
     let is_local = peer.is_some_and(|peer| peer.is_direct_loopback(headers));
-    (is_local && app.options().open_loopback).then_some(Credential::Loopback)
+    (is_local && app.state.options.open_loopback).then_some(Credential::Loopback)
 }
 
 /// Returns the name of the session cookie. It contains the server's port, because browsers send
 /// cookies to all ports of a host.
 pub(crate) fn session_cookie_name(app: &App) -> String {
-    format!("longhaul_{}", app.listen_address().port())
+    format!("longhaul_{}", app.state.address.port())
 }
 
 fn session_cookie(headers: &HeaderMap, cookie_name: &str) -> Option<Secret> {

@@ -18,12 +18,8 @@ use crate::problem::Problem;
 const LOCAL_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Middleware that rejects requests whose `Host` header is not a name of this server.
-pub(crate) async fn reject_unknown_hosts(
-    State(app): State<App>,
-    request: Request,
-    next: Next,
-) -> Response {
-    match validate_request_host(&request, &app.options().hosts) {
+pub(crate) async fn check_host(State(app): State<App>, request: Request, next: Next) -> Response {
+    match validate_request_host(&request, &app.state.options.hosts) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
@@ -114,11 +110,7 @@ fn is_same_host(origin: &str, host: &str) -> bool {
 }
 
 /// Middleware that returns 503 if the response does not begin in time. It does not end streams.
-pub(crate) async fn limit_response_time(
-    State(app): State<App>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn limit_time(State(app): State<App>, request: Request, next: Next) -> Response {
     let clock = &app.longhaul().services().clock;
     tokio::select! {
         biased;

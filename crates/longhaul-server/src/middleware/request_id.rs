@@ -26,11 +26,7 @@ const ANONYMOUS: &str = "anonymous";
 
 /// Middleware that runs the request, writes its error response, logs it and sets the common
 /// headers.
-pub(crate) async fn assign_request_id(
-    State(app): State<App>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn assign_id(State(app): State<App>, request: Request, next: Next) -> Response {
     let id = format!("req_{:032x}", app.longhaul().services().ids.next_id_bits());
     let route = request.extensions().get::<MatchedPath>();
     let route = route.map_or("(no route)", MatchedPath::as_str).to_owned();
@@ -45,7 +41,7 @@ pub(crate) async fn assign_request_id(
     let caller = caller.map_or_else(|| ANONYMOUS.to_owned(), |caller| caller.0.clone());
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         let (status, code) = (problem.status.as_u16(), problem.code);
-        if caller != ANONYMOUS || app.rate_limits().may_log_anonymous_request() {
+        if caller != ANONYMOUS || app.state.rates.may_log_anonymous_request() {
             tracing::info!(run, %method, route, status, code, caller, request_id = id, "request rejected");
         }
         if let Some(error) = problem.error.as_ref().filter(|_| code == "internal") {

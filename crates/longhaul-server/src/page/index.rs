@@ -3,7 +3,7 @@
 
 use axum::extract::State;
 use axum::http::header::{LOCATION, SET_COOKIE};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::port::store::{GateFilter, RunFilter};
@@ -13,9 +13,9 @@ use longhaul_engine::secret::Secret;
 use serde::Deserialize;
 
 use crate::app::App;
-use crate::middleware::auth::{find_request_credential, identify_caller, session_cookie_name};
+use crate::middleware::auth::{find_caller, session_cookie_name};
 use crate::page::{MessagePage, render_message_page, render_page};
-use crate::params::Query;
+use crate::params::parse_query;
 use crate::peer::request_base_url;
 use crate::problem::Problem;
 
@@ -34,20 +34,17 @@ pub(crate) struct TicketQuery {
 pub(crate) async fn serve_start_page(
     State(app): State<App>,
     method: Method,
-    Query(query): Query<TicketQuery>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    let query: TicketQuery = parse_query(uri.query().unwrap_or_default())?;
     // Programs check links with HEAD; that must not consume the ticket.
     if let Some(ticket) = query.t.filter(|_| method != Method::HEAD) {
         return open_session_with_login_ticket(&app, &Secret::from_text(ticket), &headers).await;
     }
     // Only credentials count here; the open loopback does not.
-    let identity = match find_request_credential(&app, None, &headers) {
-        Some(credential) => identify_caller(&app, &credential).await?,
-        None => None,
-    };
-    match identity {
-        Some(identity) => overview_page(&app, &identity.principal.name, &headers).await,
+    match find_caller(&app, None, &headers).await? {
+        Some((_, identity)) => overview_page(&app, &identity.principal.name, &headers).await,
         None => {
             let lines = [
                 "This page needs a session. The link that `longhaul dev` and `longhaul serve` \
@@ -66,7 +63,7 @@ async fn open_session_with_login_ticket(
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let Some(session) =
-        app.longhaul().exchange_ticket_for_session(ticket, app.local_machine_key_hash()).await?
+        app.longhaul().exchange_ticket_for_session(ticket, app.state.local_key).await?
     else {
         let lines = [
             "It works once, within ten minutes, and only while its key is valid.".to_owned(),
@@ -136,7 +133,7 @@ async fn overview_page(app: &App, caller: &str, headers: &HeaderMap) -> Result<R
         ("Show open questions", "longhaul gates".to_owned()),
         ("Call the API", format!("curl -H \"Authorization: Bearer $LONGHAUL_KEY\" {base}/v1/runs")),
     ];
-    let version = &app.options().version;
+    let version = &app.state.options.version;
     render_page(
         StatusCode::OK,
         &MessagePage { version, title: "Longhaul is running", lines: &lines, commands: &commands },

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::body::Body;
-use axum::extract::{FromRequestParts as _, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
@@ -30,7 +30,7 @@ use serde_json::Value;
 use crate::app::App;
 use crate::body;
 use crate::page::{render_message_page, render_page};
-use crate::params::TokenPathParam;
+use crate::params::link_secret;
 use crate::problem::Problem;
 
 /// Template of the page behind a link, which shows one gate.
@@ -93,31 +93,21 @@ impl GateLinkPage<'_> {
 }
 
 /// Serves the page that shows the gate behind a link.
-pub(crate) async fn show_link_page(
-    State(app): State<App>,
-    token: TokenPathParam,
-) -> Result<Response, Problem> {
-    let secret = Secret::from_text(token.0);
-    match app.longhaul().resolve_gate_link(&secret).await? {
-        Some(link) => render_link_page(&app, &secret, &link, FormSubmissionState::default()).await,
-        None => link_not_found_page(&app),
-    }
+pub(crate) async fn show(State(app): State<App>, mut parts: Parts) -> Result<Response, Problem> {
+    let secret = link_secret(&mut parts, &app).await?;
+    render_link(&app, &secret, FormState::default()).await
 }
 
 /// Answers the gate behind a link with the decision in the submitted form.
-pub(crate) async fn answer_gate_from_form(
-    State(app): State<App>,
-    request: Request,
-) -> Result<Response, Problem> {
+pub(crate) async fn answer(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    let token = TokenPathParam::from_request_parts(&mut parts, &app).await?;
-    let secret = Secret::from_text(token.0);
+    let secret = link_secret(&mut parts, &app).await?;
     let Some(link) = app.longhaul().resolve_gate_link(&secret).await? else {
         return link_not_found_page(&app);
     };
     let form = AnswerForm::read_answer_form(parts, body, &app).await?;
     if link.gate.status != GateStatus::Open {
-        return render_link_page(&app, &secret, &link, FormSubmissionState::default()).await;
+        return render_link(&app, &secret, FormState::default()).await;
     }
     // The decision counts only for the input that the page showed.
     if link.has_gate_input_changed() || form.nonce != answer_form_nonce(&secret, &link) {
@@ -130,8 +120,8 @@ pub(crate) async fn answer_gate_from_form(
     let decision = match form.decision_or_field_problems(view.form().as_ref())? {
         Ok(decision) => decision,
         Err(problems) => {
-            let state = FormSubmissionState { problems, typed: form.fields, outcome: None };
-            return render_link_page(&app, &secret, &link, state).await;
+            let state = FormState { problems, typed: form.fields, outcome: None };
+            return render_link(&app, &secret, state).await;
         }
     };
     let answer = Answer {
@@ -166,13 +156,8 @@ pub(crate) async fn answer_gate_from_form(
         }
         Err(error) => return Err(error.into()),
     };
-    match app.longhaul().resolve_gate_link(&secret).await? {
-        Some(link) => {
-            let state = FormSubmissionState { outcome, ..FormSubmissionState::default() };
-            render_link_page(&app, &secret, &link, state).await
-        }
-        None => link_not_found_page(&app),
-    }
+    let state = FormState { outcome, ..FormState::default() };
+    render_link(&app, &secret, state).await
 }
 
 fn link_not_found_page(app: &App) -> Result<Response, Problem> {
@@ -182,7 +167,7 @@ fn link_not_found_page(app: &App) -> Result<Response, Problem> {
 
 /// What the page shows after a person has submitted its form.
 #[derive(Debug, Default)]
-struct FormSubmissionState {
+struct FormState {
     /// Sentence about the result of the submitted answer. `None` means that the page shows a
     /// sentence about the gate's current status instead.
     outcome: Option<String>,
@@ -192,12 +177,10 @@ struct FormSubmissionState {
     typed: BTreeMap<String, String>,
 }
 
-async fn render_link_page(
-    app: &App,
-    secret: &Secret,
-    link: &ResolvedGateLink,
-    state: FormSubmissionState,
-) -> Result<Response, Problem> {
+async fn render_link(app: &App, secret: &Secret, state: FormState) -> Result<Response, Problem> {
+    let Some(link) = app.longhaul().resolve_gate_link(secret).await? else {
+        return link_not_found_page(app);
+    };
     let gate = gate_view(&link.gate);
     let row = app.longhaul().run_row(gate.run).await?;
     let form = gate.form();
@@ -206,8 +189,8 @@ async fn render_link_page(
         agent: row.agent.as_str(),
         fields: form.iter().flat_map(|form| form_input_elements(form, &state.typed)).collect(),
         problems: &state.problems,
-        nonce: answer_form_nonce(secret, link),
-        outcome: state.outcome.or_else(|| reason_gate_cannot_be_answered(link, &gate)),
+        nonce: answer_form_nonce(secret, &link),
+        outcome: state.outcome.or_else(|| reason_gate_cannot_be_answered(&link, &gate)),
         gate: &gate,
     };
     let status = match page.problems.is_empty() {

@@ -73,7 +73,7 @@ impl AllRunsEventStream {
     /// filter.
     async fn read_event_page(&mut self) -> Result<Option<Bytes>, longhaul_engine::Error> {
         let app = self.reader.app.clone();
-        let _turn = app.acquire_event_catch_up_permit().await;
+        let _turn = app.state.catching_up.acquire().await;
         let tail = app.longhaul().all_events(self.after, PAGE_SIZE).await?;
         let mut text = String::new();
         for (global_seq, entry) in &tail.entries {
@@ -105,7 +105,7 @@ impl SseChunkSource for AllRunsEventStream {
             // is far behind.
             tokio::select! {
                 biased;
-                () = app.wait_for_shutdown() => return None,
+                () = app.state.stopping.cancelled() => return None,
                 () = reader.wait_for_heartbeat() => return reader.heartbeat_bytes_if_authorized().await,
                 result = changed => result.ok()?,
             }

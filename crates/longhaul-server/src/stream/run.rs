@@ -60,7 +60,7 @@ impl SseChunkSource for RunEventStream {
         let app = reader.app.clone();
         let entries = tokio::select! {
             biased;
-            () = app.wait_for_shutdown() => return None,
+            () = app.state.stopping.cancelled() => return None,
             // Checked before the journal: otherwise the key of a reader that is far behind
             // would never be checked again.
             () = reader.wait_for_heartbeat() => return reader.heartbeat_bytes_if_authorized().await,
