@@ -71,12 +71,9 @@ pub enum AssembleError {
     /// A name, such as that of an inbox, is not a valid id.
     #[error(transparent)]
     InvalidId(#[from] IdError),
-    /// A setting is invalid. The text is the complete message.
+    /// A setting is invalid or not supported by this build. The text is the complete message.
     #[error("{0}")]
     Setting(String),
-    /// This build does not support a requested feature. The text is the complete message.
-    #[error("{0}")]
-    Unsupported(String),
 }
 
 /// The parts of a runtime that a project defines.
@@ -149,7 +146,7 @@ impl ProjectAssembly {
         };
         let images = Arc::new(StoreImageSource(records));
         let mcp_tools = create_mcp_tools(&config, file, &clock);
-        let shell = create_shell_tool(&config, &clock)?;
+        let shell = shell_tool(&config, &clock)?;
         let trusted_tools =
             TrustCheckedTools::new(&config, Arc::clone(&mcp_tools), outbound.sender, shell);
         Ok(ProjectParts {
@@ -165,18 +162,6 @@ impl ProjectAssembly {
             mcp_tools,
         })
     }
-}
-
-/// Closes the connections to all MCP servers. The returned future completes when they are closed. A
-/// server that is needed afterwards is started again.
-pub fn restart_mcp_servers(
-    config: &Config,
-    mcp_tools: &McpTools,
-    clock: &Arc<dyn Clock>,
-) -> impl Future<Output = ()> + use<> {
-    let file = mcp_tools.current_mcp_file();
-    let client = mcp_servers::create_mcp_client(config, &file, clock);
-    mcp_tools.restart_servers(file, client)
 }
 
 /// Returns the redactor for the secrets of a project.
@@ -196,7 +181,7 @@ pub fn project_model_resolver(config: &Config, clock: &Arc<dyn Clock>) -> Arc<dy
 pub fn sqlite_store_path(config: &Config) -> Result<PathBuf, AssembleError> {
     match config.store_url() {
         StoreUrl::Sqlite(file) => Ok(file.path()),
-        StoreUrl::Postgres(_) => Err(AssembleError::Unsupported(
+        StoreUrl::Postgres(_) => Err(AssembleError::Setting(
             "this build supports only SQLite stores; set `[store] url` to `sqlite:PATH`".into(),
         )),
     }
@@ -245,23 +230,20 @@ pub fn built_in_tool_registry(
 ) -> Result<ToolRegistry, AssembleError> {
     let outbound = OutboundTools::new(config, clock).map_err(AssembleError::Setting)?;
     Ok(build_tools_without_shell(config, clock, &outbound)?
-        .with_built_in_tool(create_shell_tool(config, clock)?)?)
+        .with_built_in_tool(shell_tool(config, clock)?)?)
 }
 
 /// Creates the tools of the MCP servers in this file, and in later versions of it.
 fn create_mcp_tools(config: &Config, file: McpFile, clock: &Arc<dyn Clock>) -> Arc<McpTools> {
-    let client = mcp_servers::create_mcp_client(config, &file, clock);
+    let client = mcp_servers::new_client(config, &file, clock);
     let (config_of_clients, clock) = (config.clone(), Arc::clone(clock));
     let create_client =
-        move |file: &McpFile| mcp_servers::create_mcp_client(&config_of_clients, file, &clock);
+        move |file: &McpFile| mcp_servers::new_client(&config_of_clients, file, &clock);
     Arc::new(McpTools::new(config, file, client).with_client_factory(create_client))
 }
 
 /// Returns the tool that runs shell commands.
-fn create_shell_tool(
-    config: &Config,
-    clock: &Arc<dyn Clock>,
-) -> Result<Arc<dyn Tool>, AssembleError> {
+fn shell_tool(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Tool>, AssembleError> {
     let shell = ShellTool::new(&config.root, paths_denied_to_file_tools(config), clock.clone())?;
     Ok(Arc::new(shell))
 }

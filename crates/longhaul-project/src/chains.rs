@@ -55,10 +55,7 @@ impl LoadedChains {
         self.chains.iter().map(|one| (one.name.clone(), Arc::clone(&one.spec))).collect()
     }
 
-    pub fn problems_of_chain<'a>(
-        &'a self,
-        name: &'a str,
-    ) -> impl Iterator<Item = &'a AgentFileProblem> {
+    pub fn problems_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a AgentFileProblem> {
         self.problems
             .iter()
             .filter(move |problem| problem.path.file_stem().is_some_and(|s| s == name))
@@ -114,7 +111,10 @@ impl LoadedChains {
         agents: &[&str],
     ) {
         let mut diagnostics = Diagnostics::new(AgentLoadContext::new(Path::new(""), &[]), &path);
-        if let Err(message) = check_chain_name(&name) {
+        let is_name_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let has_valid_start = name.starts_with(char::is_alphanumeric);
+        if name.len() > 64 || !has_valid_start || !name.chars().all(is_name_char) {
+            let message = "the name of a chain file has 1 to 64 letters, digits, `-`, `_` and `.`";
             diagnostics.report_invalid(Position::START, message);
         }
         let spec = match text {
@@ -128,19 +128,6 @@ impl LoadedChains {
             self.chains.push(LoadedChain { name, spec: Arc::new(spec), path, built_in });
         }
         self.problems.extend(diagnostics.take_problems());
-    }
-}
-
-fn check_chain_name(name: &str) -> Result<(), String> {
-    let is_name_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    match name.len() <= 64
-        && name.chars().all(is_name_char)
-        && name.starts_with(char::is_alphanumeric)
-    {
-        true => Ok(()),
-        false => {
-            Err("the name of a chain file has 1 to 64 letters, digits, `-`, `_` and `.`".into())
-        }
     }
 }
 
@@ -185,7 +172,7 @@ impl Diagnostics<'_> {
         match (&agent, fields.get("agent")) {
             (Some(agent), Some(agent_entry)) if !agents.contains(&agent.as_str()) => {
                 let message = suggest::unknown_name_message("agent", agent, agents);
-                fields.diagnostics.report_missing_reference(agent_entry.node.position, message);
+                fields.diagnostics.report_missing(agent_entry.node.position, message);
             }
             (None, None) => {
                 fields.diagnostics.report_invalid(entry.position, "a step needs an `agent`");

@@ -91,10 +91,7 @@ pub(crate) fn read_file_in_project(
 
 /// Reads a file that the user chose, at most `bytes_max` bytes. Symbolic links are followed to any
 /// target.
-pub(crate) fn read_file_following_symlinks(
-    path: &Path,
-    bytes_max: usize,
-) -> Result<Vec<u8>, ProjectFileError> {
+pub(crate) fn read_any_file(path: &Path, bytes_max: usize) -> Result<Vec<u8>, ProjectFileError> {
     let file = FileLocation::Anywhere(path.canonicalize()?);
     file.read_regular_file(bytes_max)?.ok_or(ProjectFileError::TooLong(bytes_max))
 }

@@ -61,8 +61,17 @@ pub fn load_skills(root: &Path, display_root: &Path) -> LoadedSkills {
                 continue;
             }
             path_by_name.insert(name.clone(), display_path.clone());
+            let mut diagnostics = Diagnostics::new(AgentLoadContext::new(root, &[]), &display_path);
             let is_own = *folder == SKILL_FOLDERS[0];
-            skills.load_skill(root, &file, (display_path, name), is_own);
+            let skill = diagnostics.parse_skill(&file, &name, is_own);
+            let skill = skill.filter(|_| diagnostics.is_valid());
+            skills.problems.extend(diagnostics.take_problems());
+            let notes = diagnostics.notes.into_iter();
+            skills.notes.extend(notes.map(|note| (display_path.clone(), note)));
+            match skill {
+                Some(skill) => skills.skills.push(skill),
+                None => skills.broken_names.push(name),
+            }
         }
     }
     skills.skills.sort_by(|a, b| a.name.cmp(&b.name));
@@ -80,35 +89,10 @@ fn skill_folder_names(folder: &Path) -> Vec<String> {
     names
 }
 
-impl LoadedSkills {
-    fn load_skill(
-        &mut self,
-        root: &Path,
-        file: &Path,
-        (display_path, name): (PathBuf, String),
-        is_own: bool,
-    ) {
-        let mut diagnostics = Diagnostics::new(AgentLoadContext::new(root, &[]), &display_path);
-        let skill = diagnostics.parse_skill(root, file, (&name, is_own));
-        let skill = skill.filter(|_| diagnostics.is_valid());
-        self.problems.extend(diagnostics.take_problems());
-        let notes = diagnostics.notes.into_iter();
-        self.notes.extend(notes.map(|note| (display_path.clone(), note)));
-        match skill {
-            Some(skill) => self.skills.push(skill),
-            None => self.broken_names.push(name),
-        }
-    }
-}
-
 impl Diagnostics<'_> {
     /// Parses the front matter of a `SKILL.md`. `None` means that the file is invalid.
-    fn parse_skill(
-        &mut self,
-        root: &Path,
-        file: &Path,
-        (folder, is_own): (&str, bool),
-    ) -> Option<Skill> {
+    fn parse_skill(&mut self, file: &Path, folder: &str, is_own: bool) -> Option<Skill> {
+        let root = self.ctx.root;
         if let Some(link) = project_file::first_symlink(root, file) {
             // The skill tool follows no symbolic links, so an agent could not read this skill later.
             let message = format!(

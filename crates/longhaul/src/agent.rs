@@ -159,8 +159,8 @@ impl Agent {
     /// Sets the JSON Schema of the agent's output.
     pub fn output_schema(self, schema: impl Serialize) -> Self {
         let schema = to_json("the output schema", &schema);
-        let set = |agent: &mut AgentDefinition| schema.map(|schema| agent.output = Some(schema));
-        Self { definition: self.definition.try_with(set), ..self }
+        let definition = self.definition.set(schema, |agent, schema| agent.output = Some(schema));
+        Self { definition, ..self }
     }
 
     /// Sets the maximum number of turns (model calls) of a run. A run that needs more turns fails.

@@ -117,14 +117,11 @@ impl RuntimeBase {
 /// Opens a runtime with the agents, tools and models that the program registered, and with the
 /// provider models whose API keys are in the environment. No file of a project or of the user is
 /// read.
-pub(crate) fn open(
-    store_url: String,
-    registered: RuntimeRegistrations,
-) -> Result<RuntimeState, Error> {
+pub(crate) fn open(store_url: String, parts: RuntimeRegistrations) -> Result<RuntimeState, Error> {
     let settings = Settings::from_environment()?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let ports = open_store(store_url, &clock)?;
-    let mut base = RuntimeBase::new(ports, Arc::clone(&clock), registered)?;
+    let mut base = RuntimeBase::new(ports, Arc::clone(&clock), parts)?;
     let tools = base.add_tools(ToolRegistry::new([])?)?;
     let selector = &settings.selector;
     base.registered
@@ -137,7 +134,7 @@ pub(crate) fn open(
         workers: watch::Sender::default(),
         longhaul: base.connect(services, AgentRegistry::default(), &settings),
         worker: settings.worker,
-        #[cfg(feature = "project")]
+        #[cfg(all(feature = "server", feature = "project"))]
         config: settings.config,
         #[cfg(feature = "project")]
         project: None,

@@ -242,9 +242,7 @@ impl From<longhaul_project::assemble::AssembleError> for Error {
             AssembleError::Tool(error) => Self::Tool(error),
             AssembleError::BuiltInTool(error) => Self::ToolInput(error),
             AssembleError::InvalidId(error) => Self::InvalidName(error),
-            AssembleError::Setting(message) | AssembleError::Unsupported(message) => {
-                Self::Settings(message)
-            }
+            AssembleError::Setting(message) => Self::Settings(message),
         }
     }
 }
@@ -285,20 +283,18 @@ impl From<IdError> for InvalidValue {
 impl<T> Draft<T> {
     /// Changes the value, unless an earlier change was invalid.
     pub(crate) fn with(self, change: impl FnOnce(&mut T)) -> Self {
-        self.try_with(|value| {
-            change(value);
-            Ok::<_, InvalidValue>(())
-        })
+        self.set(Ok::<_, InvalidValue>(()), |value, ()| change(value))
     }
 
-    /// Changes the value, unless this or an earlier change is invalid.
-    pub(crate) fn try_with<E: Into<InvalidValue>>(
+    /// Changes the value with an argument, unless this or an earlier argument is invalid.
+    pub(crate) fn set<A>(
         self,
-        change: impl FnOnce(&mut T) -> Result<(), E>,
+        argument: Result<A, impl Into<InvalidValue>>,
+        change: impl FnOnce(&mut T, A),
     ) -> Self {
-        Self(self.0.and_then(|mut value| match change(&mut value) {
-            Ok(()) => Ok(value),
-            Err(error) => Err(error.into()),
+        Self(self.0.and_then(|mut value| {
+            change(&mut value, argument.map_err(Into::into)?);
+            Ok(value)
         }))
     }
 

@@ -129,11 +129,9 @@ impl Answer {
     /// the content that the person saw), or `None` if the gate has none.
     pub fn edit(gate_digest: impl Into<Option<Hash>>, edited_input: impl Serialize) -> Self {
         let input = to_json("the edited input", &edited_input);
-        Self(
-            Self::approve(gate_digest)
-                .0
-                .try_with(|answer| input.map(|input| answer.decision = GateDecision::Edit(input))),
-        )
+        Self(Self::approve(gate_digest).0.set(input, |answer, input| {
+            answer.decision = GateDecision::Edit(input);
+        }))
     }
 
     /// Creates an answer that rejects what the gate asks to approve.
@@ -149,8 +147,8 @@ impl Answer {
     /// Creates an answer to a question with a form, with these fields.
     pub fn form(form_fields: impl Serialize) -> Self {
         let fields = to_json("the fields of the form", &form_fields);
-        Self(Self::text("").0.try_with(|answer| {
-            fields.map(|json| answer.decision = GateDecision::Answer(json.as_str().to_owned()))
+        Self(Self::text("").0.set(fields, |answer, json| {
+            answer.decision = GateDecision::Answer(json.as_str().to_owned());
         }))
     }
 
@@ -185,7 +183,7 @@ impl Answer {
     /// Adds data to the answer, which the model and templates can read.
     pub fn payload(self, payload: impl Serialize) -> Self {
         let payload = to_json("the payload", &payload);
-        Self(self.0.try_with(|answer| payload.map(|json| answer.payload = Some(json))))
+        Self(self.0.set(payload, |answer, json| answer.payload = Some(json)))
     }
 
     /// Extends the approval to all later calls of this run that match the pattern of the gate, such

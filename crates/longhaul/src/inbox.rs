@@ -54,13 +54,11 @@
 //!
 //! [`Worker::source`](crate::Worker::source) lets a worker serve the inbox.
 
-mod fn_inbox;
 mod folder;
 mod folder_files;
 mod interface;
 mod serve;
 
-pub use crate::inbox::fn_inbox::{FnInbox, from_fn};
 pub use crate::inbox::folder::FolderInbox;
 pub use crate::inbox::interface::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
 #[doc(hidden)] // Public for the `longhaul` binary.

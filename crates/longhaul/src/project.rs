@@ -169,12 +169,18 @@ pub(crate) fn open(
         loaded_agents: None,
     };
     let (runtime, worker) = open_runtime_with_store_url(url, config, options, registered)?;
-    let ProjectRuntime { longhaul, loaded, config, mcp_tools, .. } = runtime;
+    let loaded = runtime.loaded;
     for problem in loaded.problems.iter().chain(&loaded.missing_references) {
         tracing::warn!("{problem}");
     }
-    let (project, workers) = (Some((loaded, mcp_tools)), watch::Sender::default());
-    Ok(RuntimeState { longhaul, worker, config, project, workers })
+    Ok(RuntimeState {
+        longhaul: runtime.longhaul,
+        worker,
+        #[cfg(feature = "server")]
+        config: runtime.config,
+        project: Some((loaded, runtime.mcp_tools)),
+        workers: watch::Sender::default(),
+    })
 }
 
 /// Converts the store URL that the program sets to an override of the setting `store.url`. `None`

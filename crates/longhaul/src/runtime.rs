@@ -26,7 +26,7 @@ use crate::gates::{Answer, Gates, Rules};
 use crate::run::{Batch, RunHandle};
 use crate::runtime_state::RuntimeState;
 use crate::schedules::Schedules;
-use crate::submit::{EventBuilder, check_and_convert_task, submit_task};
+use crate::submit::{EventBuilder, check_task, submit_task};
 use crate::task::Task;
 use crate::worker::Worker;
 
@@ -100,7 +100,7 @@ impl Runtime {
         tasks: impl IntoIterator<Item = Task>,
         mode: Mode,
     ) -> Result<Batch, Error> {
-        let tasks = tasks.into_iter().map(|task| check_and_convert_task(&self.0, task));
+        let tasks = tasks.into_iter().map(|task| check_task(&self.0, task));
         let batch = self.longhaul().submit_batch(tasks.collect::<Result<_, _>>()?, mode).await?;
         let runs = batch.runs.iter().map(|run| self.run(run.id)).collect();
         Ok(Batch { id: batch.id, runs })
@@ -310,12 +310,9 @@ impl Thread<'_> {
     /// # Errors
     /// The name of the thread is invalid, a message is empty, the messages are longer than 1 MiB
     /// together, or the store failed.
-    pub async fn add(
-        &self,
-        messages: impl IntoIterator<Item = ThreadMessage>,
-    ) -> Result<(), Error> {
-        let messages = messages.into_iter().collect();
-        Ok(self.longhaul.append_to_thread(self.valid_key()?, messages).await?)
+    pub async fn add(&self, items: impl IntoIterator<Item = ThreadMessage>) -> Result<(), Error> {
+        let items = items.into_iter().collect();
+        Ok(self.longhaul.append_to_thread(self.valid_key()?, items).await?)
     }
 
     /// Returns the newest messages of the thread, at most `limit`, oldest first.

@@ -9,8 +9,7 @@ use longhaul_engine::worker::WorkerOptions;
 #[cfg(feature = "project")]
 use longhaul_project::{
     agents::loaded_agents::{AgentError, LoadedAgents},
-    assemble::{mcp_tools::McpTools, restart_mcp_servers},
-    config::settings::Config,
+    assemble::mcp_tools::McpTools,
 };
 use tokio::sync::watch;
 
@@ -21,8 +20,8 @@ pub(crate) struct RuntimeState {
     pub(crate) longhaul: Longhaul,
     pub(crate) worker: WorkerOptions,
     /// The settings of the project, or of the environment.
-    #[cfg(feature = "project")]
-    pub(crate) config: Config,
+    #[cfg(all(feature = "server", feature = "project"))]
+    pub(crate) config: longhaul_project::config::settings::Config,
     /// The agents and MCP tools of the project. `None` means that the runtime has no project.
     #[cfg(feature = "project")]
     pub(crate) project: Option<(LoadedAgents, Arc<McpTools>)>,
@@ -56,9 +55,7 @@ impl RuntimeState {
     /// they are closed. A server that is needed afterwards is started again.
     pub(crate) fn restart_mcp_servers(&self) -> impl Future<Output = ()> + use<> {
         #[cfg(feature = "project")]
-        let closing = self.project.as_ref().map(|(_, mcp_tools)| {
-            restart_mcp_servers(&self.config, mcp_tools, &self.longhaul.services().clock)
-        });
+        let closing = self.project.as_ref().map(|(_, mcp_tools)| mcp_tools.restart_servers());
         #[cfg(not(feature = "project"))]
         let closing = None::<std::future::Ready<()>>;
         async {
@@ -80,7 +77,7 @@ impl RuntimeState {
         Ok(())
     }
 
-    /// Counts a worker as running until `record_worker_end` is called on the returned guard or the
+    /// Counts a worker as running until `record_end` is called on the returned guard or the
     /// guard is dropped.
     pub(crate) fn register_worker(self: &Arc<Self>) -> RunningWorkerGuard {
         self.workers.send_modify(|workers| {
@@ -116,10 +113,7 @@ pub(crate) struct RunningWorkerGuard(Option<Arc<RuntimeState>>);
 impl RunningWorkerGuard {
     /// Records the result of a worker. After the last worker has ended, the MCP servers are closed;
     /// the next worker starts them again.
-    pub(crate) async fn record_worker_end(
-        mut self,
-        result: Result<(), Error>,
-    ) -> Result<(), Error> {
+    pub(crate) async fn record_end(mut self, result: Result<(), Error>) -> Result<(), Error> {
         let failure = result.err().map(Arc::new);
         if let Some(state) = self.0.take() {
             let mut closing = None;

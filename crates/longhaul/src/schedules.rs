@@ -54,7 +54,7 @@ impl Schedule {
     /// Sets the input of the runs: a text, or any value that serializes to JSON.
     pub fn input(self, input: impl Serialize) -> Self {
         let input = to_json("the input of the schedule", &input);
-        Self(self.0.try_with(|body| input.map(|json| body.input = Some(json))))
+        Self(self.0.set(input, |body, json| body.input = Some(json)))
     }
 
     /// Makes each firing send an event of this kind to the agent, such as `idle_tick` (the agent

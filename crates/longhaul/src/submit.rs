@@ -14,7 +14,7 @@ use crate::task::Task;
 
 /// Checks and submits a task. Returns the handle of its run.
 pub(crate) async fn submit_task(state: &Arc<RuntimeState>, task: Task) -> Result<RunHandle, Error> {
-    let task = check_and_convert_task(state, task)?;
+    let task = check_task(state, task)?;
     let submitted = state.longhaul.submit_task(task).await?;
     let was_added = matches!(submitted, SubmitOutcome::Added(_));
     let run = submitted.run_ids().first().copied().ok_or(Rejection::Empty("a submit"));
@@ -26,10 +26,7 @@ pub(crate) async fn submit_task(state: &Arc<RuntimeState>, task: Task) -> Result
 
 /// Checks that the agents of a task and their models can be used, and returns the task in the engine's
 /// format. An agent that does not exist is reported by the submission.
-pub(crate) fn check_and_convert_task(
-    state: &RuntimeState,
-    task: Task,
-) -> Result<longhaul_engine::Task, Error> {
+pub(crate) fn check_task(state: &RuntimeState, task: Task) -> Result<longhaul_engine::Task, Error> {
     let task = task.0.build()?;
     if let Some(failed) = state.worker_failure() {
         return Err(failed);
@@ -88,42 +85,37 @@ impl<'a> EventBuilder<'a> {
     /// Sets the person or system that caused the event. The agent's template for this kind of event
     /// can use the fields of this value, such as `name`.
     pub fn actor(self, actor: impl Serialize) -> Self {
-        self.map_task(|task| task.actor(actor))
+        Self { task: self.task.actor(actor), ..self }
     }
 
     /// Sets the data of the event: a text, or any value that serializes to JSON.
     pub fn payload(self, payload: impl Serialize) -> Self {
-        self.map_task(|task| task.input(payload))
+        Self { task: self.task.input(payload), ..self }
     }
 
     /// Sets the references to related objects in other systems. They are returned with the run.
     pub fn links(self, links: impl Serialize) -> Self {
-        self.map_task(|task| task.links(links))
+        Self { task: self.task.links(links), ..self }
     }
 
     /// Sets the idempotency key. Within 24 hours, events with the same key start one run.
     pub fn idempotency_key(self, key: impl Into<String>) -> Self {
-        self.map_task(|task| task.idempotency_key(key))
+        Self { task: self.task.idempotency_key(key), ..self }
     }
 
     /// Sets the lane. Only one run of a lane is active at a time; the others wait in order.
     pub fn lane(self, lane: impl AsRef<str>) -> Self {
-        self.map_task(|task| task.lane(lane))
+        Self { task: self.task.lane(lane), ..self }
     }
 
     /// Sets the conversation thread that the run belongs to.
     pub fn thread(self, conversation: impl AsRef<str>) -> Self {
-        self.map_task(|task| task.thread(conversation))
+        Self { task: self.task.thread(conversation), ..self }
     }
 
     /// Sets the resource: the person or thing that the conversation is about.
     pub fn resource(self, resource_key: impl AsRef<str>) -> Self {
-        self.map_task(|task| task.resource(resource_key))
-    }
-
-    /// Applies `change` to the task that is submitted for the event.
-    fn map_task(self, change: impl FnOnce(Task) -> Task) -> Self {
-        Self { task: change(self.task), ..self }
+        Self { task: self.task.resource(resource_key), ..self }
     }
 
     /// Sends the event. When this returns, the run of the event is on disk.

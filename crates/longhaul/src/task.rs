@@ -50,9 +50,7 @@ impl Task {
 
     /// Sets the input for the agent: a text, or any value that serializes to JSON.
     pub fn input(self, input: impl Serialize) -> Self {
-        Self(self.0.try_with(|task| {
-            to_json("the input of the task", &input).map(|json| task.input = json)
-        }))
+        Self(self.0.set(to_json("the input of the task", &input), |task, json| task.input = json))
     }
 
     /// Sets the idempotency key. Within 24 hours, tasks with the same key are executed once: later
@@ -76,36 +74,30 @@ impl Task {
     pub fn context(self, value_name: impl Into<String>, value: impl Serialize) -> Self {
         let name = value_name.into();
         let json = to_json(&format!("the context value `{name}` of the task"), &value);
-        Self(self.0.try_with(|task| json.map(|json| _ = task.context.insert(name, json))))
+        Self(self.0.set(json, |task, json| _ = task.context.insert(name, json)))
     }
 
     /// Sets the lane. Only one run of a lane is active at a time; the others wait in order.
     pub fn lane(self, lane: impl AsRef<str>) -> Self {
-        Self(self.0.try_with(|task| LaneKey::new(lane.as_ref()).map(|key| task.lane = Some(key))))
+        Self(self.0.set(LaneKey::new(lane.as_ref()), |task, key| task.lane = Some(key)))
     }
 
     /// Sets the conversation thread that the run belongs to: a sequence of runs with a common
     /// memory.
     pub fn thread(self, conversation: impl AsRef<str>) -> Self {
-        Self(self.0.try_with(|task| {
-            ThreadKey::new(conversation.as_ref()).map(|key| task.thread = Some(key))
-        }))
+        let key = ThreadKey::new(conversation.as_ref());
+        Self(self.0.set(key, |task, key| task.thread = Some(key)))
     }
 
     /// Sets the resource: the person or thing that the conversation is about.
     pub fn resource(self, resource_key: impl AsRef<str>) -> Self {
-        Self(self.0.try_with(|task| {
-            ResourceKey::new(resource_key.as_ref()).map(|key| task.resource = Some(key))
-        }))
+        let key = ResourceKey::new(resource_key.as_ref());
+        Self(self.0.set(key, |task, key| task.resource = Some(key)))
     }
 
     /// Sets the inbox in which the task waits for a worker. Default: `default`.
     pub fn inbox(self, inbox: impl AsRef<str>) -> Self {
-        Self(
-            self.0.try_with(|task| {
-                InboxName::new(inbox.as_ref()).map(|name| task.inbox = Some(name))
-            }),
-        )
+        Self(self.0.set(InboxName::new(inbox.as_ref()), |task, name| task.inbox = Some(name)))
     }
 
     /// Sets the type of the task, by which workers select tasks.
@@ -115,9 +107,8 @@ impl Task {
 
     /// Sets arbitrary data that is returned with the run.
     pub fn metadata(self, metadata: impl Serialize) -> Self {
-        Self(self.0.try_with(|task| {
-            to_json("the metadata of the task", &metadata).map(|json| task.metadata = Some(json))
-        }))
+        let json = to_json("the metadata of the task", &metadata);
+        Self(self.0.set(json, |task, json| task.metadata = Some(json)))
     }
 
     /// Sets the priority. Runs with a higher priority are started first.
@@ -150,16 +141,14 @@ impl Task {
     /// Sets the person or system on whose behalf the run acts, such as
     /// `serde_json::json!({ "name": "Ada" })`.
     pub fn actor(self, actor: impl Serialize) -> Self {
-        Self(self.0.try_with(|task| {
-            to_json("the actor of the task", &actor).map(|json| task.actor = Some(json))
-        }))
+        let json = to_json("the actor of the task", &actor);
+        Self(self.0.set(json, |task, json| task.actor = Some(json)))
     }
 
     /// Sets the references to related objects in other systems. They are returned with the run.
     pub fn links(self, links: impl Serialize) -> Self {
-        Self(self.0.try_with(|task| {
-            to_json("the links of the task", &links).map(|json| task.links = Some(json))
-        }))
+        let json = to_json("the links of the task", &links);
+        Self(self.0.set(json, |task, json| task.links = Some(json)))
     }
 
     /// Makes the task an event of this kind. The agent reads a text about the event instead of the

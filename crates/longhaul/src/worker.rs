@@ -237,7 +237,7 @@ impl Worker {
         (stop, worker_guard): (Arc<CancellationToken>, RunningWorkerGuard),
     ) -> Result<(), Error> {
         let result = self.drive_runs(&stop).await;
-        worker_guard.record_worker_end(result).await
+        worker_guard.record_end(result).await
     }
 
     async fn drive_runs(&self, stop: &CancellationToken) -> Result<(), Error> {

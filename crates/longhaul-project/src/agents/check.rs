@@ -3,6 +3,7 @@
 use longhaul_core::glob;
 use longhaul_engine::RUN_AGENT;
 use longhaul_engine::agent::Agent;
+use longhaul_engine::agent::config::ChildRunsConfig;
 
 use crate::mcp::name::split_mcp_server_and_tool;
 use longhaul_engine::agent::check::SHELL_TOOL;
@@ -46,7 +47,9 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
             ));
         }
     }
-    if !agent.children.is_default() && !agent.tools.iter().any(|tool| tool == RUN_AGENT) {
+    if agent.children != ChildRunsConfig::default()
+        && !agent.tools.iter().any(|tool| tool == RUN_AGENT)
+    {
         notes.push(
             "`children` has no effect: the agent does not have the tool `run_agent`".to_owned(),
         );

@@ -98,10 +98,25 @@ impl ClaudeAgentFields {
             }
         }
         if let Some(entry) = self.find_field("maxTurns").or_else(|| self.find_field("max_turns")) {
-            agent.max_turns = diagnostics.parse_max_turns(entry);
+            let text = node_to_text(&entry.node);
+            agent.max_turns = text.parse().ok().filter(|turns| *turns > 0);
+            if agent.max_turns.is_none() {
+                let key = &entry.key;
+                diagnostics.add_note(format!(
+                    "`{key}: {text}` is not a valid number of turns and is ignored"
+                ));
+            }
         }
+        // Longhaul adds this field to Claude Code's format.
         if let Some(entry) = self.find_field("sandbox") {
-            diagnostics.set_agent_sandbox(agent, entry);
+            let mut sandbox_diagnostics = Diagnostics::new(diagnostics.ctx, Path::new(""));
+            let sandbox = sandbox_diagnostics.parse_sandbox(entry);
+            match sandbox_diagnostics.problems.first() {
+                None => agent.sandbox = sandbox,
+                Some(problem) => {
+                    diagnostics.add_note(format!("`sandbox` is ignored: {}", problem.message));
+                }
+            }
         }
         let skills = self.find_field("skills").map(|entry| node_to_text_items(&entry.node));
         for name in skills.into_iter().flatten() {
@@ -116,18 +131,14 @@ impl ClaudeAgentFields {
 
     /// Returns the tools that the field `tools` lists, without those that `disallowedTools` lists.
     fn granted_tool_names(&self, diagnostics: &mut Diagnostics<'_>, agent: &Agent) -> Vec<String> {
-        let mut granted = diagnostics.resolve_claude_tool_list(agent, self.find_field("tools"));
+        let mut granted = diagnostics.resolve_tool_list(agent, self.find_field("tools"));
         if let Some(entry) = self.find_field("disallowedTools") {
             let disallowed = node_to_text_items(&entry.node);
             // A tool is removed even if only some of its calls are disallowed: approval rules
             // express such limits better.
-            let forbidden: Vec<_> = disallowed
-                .iter()
-                .map(|name| ClaudeToolEntry::parse_tool_entry(name).native_name)
-                .collect();
-            granted.retain(|tool| {
-                !forbidden.iter().flatten().any(|forbidden_tool| forbidden_tool == tool)
-            });
+            let forbidden = disallowed.iter().map(|name| split_limit(name).0);
+            let forbidden: Vec<String> = forbidden.filter_map(tools::native_tool_name).collect();
+            granted.retain(|tool| !forbidden.contains(tool));
             let names = disallowed.join(", ");
             diagnostics.add_note(format!("`disallowedTools` removes {names}"));
         }
@@ -183,44 +194,16 @@ impl Diagnostics<'_> {
         models
     }
 
-    fn parse_max_turns(&mut self, entry: &TableEntry) -> Option<u32> {
-        let text = node_to_text(&entry.node);
-        let turns = text.parse().ok().filter(|turns| *turns > 0);
-        if turns.is_none() {
-            self.add_note(format!(
-                "`{}: {text}` is not a valid number of turns and is ignored",
-                entry.key
-            ));
-        }
-        turns
-    }
-
-    /// Sets the agent's sandbox from the field `sandbox`, which Longhaul adds to Claude Code's format.
-    /// An invalid value is ignored with a note.
-    fn set_agent_sandbox(&mut self, agent: &mut Agent, entry: &TableEntry) {
-        let mut sandbox_diagnostics = Diagnostics::new(self.ctx, Path::new(""));
-        let sandbox = sandbox_diagnostics.parse_sandbox(entry);
-        match sandbox_diagnostics.problems.first() {
-            None => agent.sandbox = sandbox,
-            Some(problem) => self.add_note(format!("`sandbox` is ignored: {}", problem.message)),
-        }
-    }
-
     /// Resolves the names in the field `tools` to the tools that the agent gets: the read-only tools if
     /// none are listed. A name that can't be resolved is left out with a note.
-    fn resolve_claude_tool_list(
-        &mut self,
-        agent: &Agent,
-        entry: Option<&TableEntry>,
-    ) -> Vec<String> {
+    fn resolve_tool_list(&mut self, agent: &Agent, entry: Option<&TableEntry>) -> Vec<String> {
         let ctx = self.ctx;
-        let tool_names = entry.filter(|entry| entry.node.value != NodeValue::Null);
-        let tool_names = tool_names.map(|entry| node_to_text_items(&entry.node));
-        let Some(tool_names) = tool_names.filter(|items| !items.iter().any(|name| name == "*"))
-        else {
+        let listed = entry.filter(|entry| entry.node.value != NodeValue::Null);
+        let listed = listed.map(|entry| (entry.node.position, node_to_text_items(&entry.node)));
+        let listed = listed.filter(|(_, names)| !names.iter().any(|name| name == "*"));
+        let Some((position, tool_names)) = listed else {
             let read_only_tools = READ_ONLY_TOOLS.iter().filter(|tool| ctx.tools.contains(tool));
-            let read_only_tools: Vec<String> =
-                read_only_tools.map(|tool| (*tool).to_owned()).collect();
+            let read_only_tools: Vec<String> = read_only_tools.map(ToString::to_string).collect();
             self.add_note(format!(
                 "no tools are listed, so the agent gets the read-only ones: {}",
                 read_only_tools.join(", ")
@@ -229,15 +212,13 @@ impl Diagnostics<'_> {
         };
         let (mut granted, mut mappings): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for claude_name in tool_names {
-            match resolve_claude_tool_name(&claude_name, agent, &ctx) {
+            match resolve_tool(&claude_name, agent, &ctx) {
                 Ok(tool) => {
                     if tool != claude_name {
                         mappings.push(format!("`{claude_name}` maps to {tool}"));
                     }
-                    if let (Some(message), Some(entry)) =
-                        (tools::missing_mcp_server_message(&tool, &ctx), entry)
-                    {
-                        self.report_missing_reference(entry.node.position, message);
+                    if let Some(message) = tools::missing_mcp_server_message(&tool, &ctx) {
+                        self.report_missing(position, message);
                     }
                     if !granted.contains(&tool) {
                         granted.push(tool);
@@ -255,41 +236,23 @@ impl Diagnostics<'_> {
     }
 }
 
-/// A tool as a Claude Code agent file names it.
-struct ClaudeToolEntry {
-    /// Longhaul's name of the tool. `None` means that the listed name is not a Claude Code name.
-    native_name: Option<String>,
-    /// Whether the file allows only some calls of the tool, as in `Bash(git log:*)`.
-    is_limited: bool,
+/// Splits off the limit of a tool of which the file allows only some calls, as in
+/// `Bash(git log:*)`.
+fn split_limit(listed_name: &str) -> (&str, &str) {
+    let (name, limit) = listed_name.split_once('(').unwrap_or((listed_name, ""));
+    (name.trim(), limit)
 }
 
-impl ClaudeToolEntry {
-    fn parse_tool_entry(text: &str) -> Self {
-        let (name, limit) = text.split_once('(').unwrap_or((text, ""));
-        let name = name.trim();
-        let own_name = tools::longhaul_tool_name(name).map(str::to_owned);
-        Self {
-            native_name: own_name.or_else(|| tools::claude_mcp_name(name)),
-            is_limited: !limit.is_empty(),
-        }
-    }
-}
-
-fn resolve_claude_tool_name(
-    name: &str,
-    agent: &Agent,
-    ctx: &AgentLoadContext<'_>,
-) -> Result<String, String> {
-    let entry = ClaudeToolEntry::parse_tool_entry(name);
-    let longhaul_name = entry.native_name.unwrap_or_else(|| name.to_owned());
-    if entry.is_limited {
+fn resolve_tool(name: &str, agent: &Agent, ctx: &AgentLoadContext<'_>) -> Result<String, String> {
+    let (claude_name, limit) = split_limit(name);
+    let native_name = tools::native_tool_name(claude_name);
+    let longhaul_name = native_name.unwrap_or_else(|| name.to_owned());
+    if !limit.is_empty() {
         return Err("such limits are not supported; define the agent with rules in agents/NAME.md"
             .to_owned());
     }
-    match tools::check_name_if_mcp_tool(&longhaul_name, ctx.servers) {
-        Some(Ok(())) => return Ok(longhaul_name),
-        Some(Err(reason)) => return Err(reason),
-        None => {}
+    if let Some(result) = tools::check_name_if_mcp_tool(&longhaul_name, ctx.servers) {
+        return result.map(|()| longhaul_name);
     }
     if longhaul_name == SHELL_TOOL && !is_unsandboxed(agent) {
         return Err("commands need a sandbox, which this build does not support yet, or the line \

@@ -1,7 +1,7 @@
 //! Parses single values of a project file (an agent file, a chain file, a skill or `.mcp.json`) and
 //! collects the problems. An invalid value adds a problem and gives `None`, and parsing continues.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::{fmt, mem};
 
 use longhaul_core::suggest;
@@ -13,7 +13,7 @@ use crate::agents::load_context::AgentLoadContext;
 use crate::agents::problem::{AgentFileProblem, ProblemKind};
 use crate::spanned::{Node, NodeValue, Position, TableEntry, escape_control_characters};
 use longhaul_core::duration::{self, DURATION_EXAMPLES};
-use longhaul_engine::agent::template_check::{self, AllowedTemplateVariables};
+use longhaul_engine::agent::template_check;
 
 /// Problems and notes about one file of a project.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl<'s, 'a, 'c> Fields<'s, 'a, 'c> {
                 true => "an object".to_owned(),
                 false => format!("a table such as `{}: {{ {example_key}: ... }}`", entry.key),
             };
-            return diagnostics.report_type_mismatch(entry, &expected);
+            return diagnostics.report_mismatch(entry, &expected);
         };
         Some(Self { diagnostics, entries, requested: Vec::new(), unsupported: &[] })
     }
@@ -191,12 +191,8 @@ impl<'c> Diagnostics<'c> {
     }
 
     /// Reports that the agent file is invalid at this position. Always returns `None`.
-    pub(crate) fn reject<T>(
-        &mut self,
-        position: Position,
-        message: impl Into<String>,
-    ) -> Option<T> {
-        self.report_invalid(position, message);
+    pub(crate) fn reject<T>(&mut self, at: Position, message: impl Into<String>) -> Option<T> {
+        self.report_invalid(at, message);
         None
     }
 
@@ -209,24 +205,13 @@ impl<'c> Diagnostics<'c> {
     pub(crate) fn report_unusable_model(&mut self, position: Position, model: &str) {
         if let Some(reason) = self.ctx.models.and_then(|models| models.unusable_reason(model)) {
             let message = format!("the model `{model}` can't be used: {reason}");
-            self.report_missing_reference(position, message);
+            self.report_missing(position, message);
         }
     }
 
     /// Reports that the file refers to something that does not exist.
-    pub(crate) fn report_missing_reference(
-        &mut self,
-        position: Position,
-        message: impl Into<String>,
-    ) {
+    pub(crate) fn report_missing(&mut self, position: Position, message: impl Into<String>) {
         self.report(ProblemKind::Missing, position, message);
-    }
-
-    /// Records that the file `file_name` of the project was read.
-    pub(crate) fn add_read_file(&mut self, file_name: &str) {
-        let components =
-            Path::new(file_name).components().filter(|part| *part != Component::CurDir);
-        self.files.push(self.ctx.root.join(components.collect::<PathBuf>()));
     }
 
     /// Adds a note: a remark that is not a problem.
@@ -235,11 +220,7 @@ impl<'c> Diagnostics<'c> {
     }
 
     /// Reports that the value of `entry` is not what is expected. Always returns `None`.
-    pub(crate) fn report_type_mismatch<T>(
-        &mut self,
-        entry: &TableEntry,
-        expected: &str,
-    ) -> Option<T> {
+    pub(crate) fn report_mismatch<T>(&mut self, entry: &TableEntry, expected: &str) -> Option<T> {
         let node = &entry.node;
         let problem = match &node.value {
             _ if self.is_shared_json => format!("is {}", node.json_type_name()),
@@ -258,7 +239,7 @@ impl<'c> Diagnostics<'c> {
     pub(crate) fn list_entries(&mut self, entry: &TableEntry) -> Option<Vec<TableEntry>> {
         let Some(nodes) = entry.node.as_list() else {
             let expected = format!("a list such as `{}: [...]`", entry.key);
-            return self.report_type_mismatch(entry, &expected);
+            return self.report_mismatch(entry, &expected);
         };
         let element = |(index, node): (usize, &Node)| TableEntry {
             key: format!("{}[{index}]", entry.key),
@@ -284,10 +265,10 @@ impl<'c> Diagnostics<'c> {
         match &entry.node.value {
             NodeValue::Text(text) if !text.trim().is_empty() => Some(text.clone()),
             NodeValue::Integer(_) | NodeValue::Float(_) | NodeValue::Boolean(_) => {
-                self.report_type_mismatch(entry, "text in quotes")
+                self.report_mismatch(entry, "text in quotes")
             }
             NodeValue::Text(_) | NodeValue::Null | NodeValue::List(_) | NodeValue::Table(_) => {
-                self.report_type_mismatch(entry, "text")
+                self.report_mismatch(entry, "text")
             }
         }
     }
@@ -295,7 +276,7 @@ impl<'c> Diagnostics<'c> {
     /// Parses a text, which may be empty.
     pub(crate) fn any_text(&mut self, entry: &TableEntry) -> Option<String> {
         let text = entry.node.as_text().map(str::to_owned);
-        text.or_else(|| self.report_type_mismatch(entry, "text in quotes"))
+        text.or_else(|| self.report_mismatch(entry, "text in quotes"))
     }
 
     /// Parses a list of texts without duplicates, with the position of each text.
@@ -326,22 +307,24 @@ impl<'c> Diagnostics<'c> {
         if let NodeValue::Boolean(flag) = entry.node.value {
             return Some(flag);
         }
-        self.report_type_mismatch(entry, "true or false")
+        self.report_mismatch(entry, "true or false")
     }
 
     /// Parses a duration greater than zero.
     pub(crate) fn duration(&mut self, entry: &TableEntry) -> Option<Millis> {
-        let is_zero = entry.node.as_text().and_then(duration::parse_duration) == Some(Millis::ZERO);
-        if is_zero {
-            return self.report_type_mismatch(entry, &expected_duration());
-        }
-        self.duration_or_zero(entry)
+        self.duration_of_at_least(Millis(1), entry)
     }
 
     /// Parses a duration, which may be zero.
     pub(crate) fn duration_or_zero(&mut self, entry: &TableEntry) -> Option<Millis> {
+        self.duration_of_at_least(Millis::ZERO, entry)
+    }
+
+    fn duration_of_at_least(&mut self, min: Millis, entry: &TableEntry) -> Option<Millis> {
         let value = entry.node.as_text().and_then(duration::parse_duration);
-        value.or_else(|| self.report_type_mismatch(entry, &expected_duration()))
+        let expected = format!("a duration such as {DURATION_EXAMPLES}");
+        let value = value.filter(|duration| *duration >= min);
+        value.or_else(|| self.report_mismatch(entry, &expected))
     }
 
     /// Parses a text that must be the name of one of the type's values.
@@ -360,7 +343,7 @@ impl<'c> Diagnostics<'c> {
     pub(crate) fn template(
         &mut self,
         entry: &TableEntry,
-        names: AllowedTemplateVariables<'_>,
+        names: Option<&[&str]>,
     ) -> Option<String> {
         let text = self.text(entry)?;
         if let Some(error) = template_check::find_template_error(&text, names) {
@@ -385,7 +368,7 @@ pub(crate) fn integer<T: TryFrom<i128>>(
         let value = entry.node.as_integer().filter(|integer| *integer >= min);
         let value = value.and_then(|integer| T::try_from(integer).ok());
         let expected = || format!("a whole number, {min} or more");
-        value.or_else(|| diagnostics.report_type_mismatch(entry, &expected()))
+        value.or_else(|| diagnostics.report_mismatch(entry, &expected()))
     }
 }
 
@@ -397,7 +380,7 @@ pub(crate) fn number(
     move |diagnostics, entry| {
         let value = entry.node.as_number().filter(|number| (min..=max).contains(number));
         let expected = || format!("a number from {min} to {max}");
-        value.or_else(|| diagnostics.report_type_mismatch(entry, &expected()))
+        value.or_else(|| diagnostics.report_mismatch(entry, &expected()))
     }
 }
 
@@ -421,8 +404,4 @@ impl de::Error for UnknownNameError {
     fn unknown_variant(_: &str, names: &'static [&'static str]) -> Self {
         Self(names)
     }
-}
-
-fn expected_duration() -> String {
-    format!("a duration such as {DURATION_EXAMPLES}")
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use longhaul_core::id::AgentName;
 
 use crate::agents::loaded_agents::AgentSource;
-use crate::agents::problem::{AgentFileProblem, ProblemKind};
+use crate::agents::problem::AgentFileProblem;
 use crate::project_file::{self, ProjectFileError};
 use crate::spanned::{Position, escape_to_one_line};
 
@@ -46,41 +46,28 @@ pub(crate) struct AgentFileListing {
 
 /// Lists the agent files of a folder. Hidden files and files without the suffix `.md` are ignored.
 /// Subfolders are searched only in `.claude/agents`, as Claude Code does.
-pub(crate) fn list_agent_files(
-    folder: &Path,
-    display_path: &Path,
-    source: AgentSource,
-) -> AgentFileListing {
+pub(crate) fn list_files(folder: &Path, shown: &Path, source: AgentSource) -> AgentFileListing {
     let mut listing = AgentFileListing::default();
-    listing.list_folder((folder, display_path), source, 0);
+    listing.list_folder((folder, shown), source, 0);
     listing.files.sort_by_key(|file| (file.path.parent().map(Path::to_owned), file.stem.clone()));
     listing
 }
 
 impl AgentFileListing {
-    fn list_folder(
-        &mut self,
-        (folder, display_path): (&Path, &Path),
-        source: AgentSource,
-        depth: usize,
-    ) {
-        let problem = |error: &std::io::Error| AgentFileProblem {
-            path: display_path.to_path_buf(),
-            line: 1,
-            column: 1,
-            message: format!("the folder can't be read: {error}"),
-            kind: ProblemKind::Invalid,
+    fn list_folder(&mut self, (folder, shown): (&Path, &Path), source: AgentSource, depth: usize) {
+        let problem = |error: std::io::Error| {
+            AgentFileProblem::of_file(shown, format!("the folder can't be read: {error}"))
         };
         let entries = match std::fs::read_dir(folder) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
-            Err(error) => return self.problems.push(problem(&error)),
+            Err(error) => return self.problems.push(problem(error)),
         };
         for entry in entries {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    self.problems.push(problem(&error));
+                    self.problems.push(problem(error));
                     continue;
                 }
             };
@@ -89,14 +76,14 @@ impl AgentFileListing {
             if name.starts_with('.') {
                 continue;
             }
-            let (file_path, path) = (entry.path(), display_path.join(name.as_ref()));
+            let (file_path, path) = (entry.path(), shown.join(name.as_ref()));
             match name.strip_suffix(".md").filter(|stem| !stem.is_empty()) {
                 Some(stem) => {
                     let (stem, content) = (stem.to_owned(), AgentFileContent::OnDisk(file_path));
                     self.files.push(AgentFile { stem, path, source, content });
                 }
                 None if file_path.is_dir() => {
-                    self.list_subfolder((&file_path, &path), source, depth + 1)
+                    self.list_nested((&file_path, &path), source, depth + 1)
                 }
                 None => {}
             }
@@ -105,12 +92,7 @@ impl AgentFileListing {
 
     /// Searches a subfolder for agent files, or adds a note if the subfolder is skipped and
     /// contains `.md` files.
-    fn list_subfolder(
-        &mut self,
-        (folder, display_path): (&Path, &Path),
-        source: AgentSource,
-        depth: usize,
-    ) {
+    fn list_nested(&mut self, (folder, shown): (&Path, &Path), source: AgentSource, depth: usize) {
         let reason = match source {
             AgentSource::Project | AgentSource::BuiltIn => {
                 "agents are read only from the parent folder"
@@ -120,14 +102,14 @@ impl AgentFileListing {
             }
             AgentSource::Claude if depth > FOLDER_DEPTH_MAX => "the folder is nested too deeply",
             AgentSource::Claude => {
-                return self.list_folder((folder, display_path), source, depth);
+                return self.list_folder((folder, shown), source, depth);
             }
         };
         let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
         let mut files = files.filter(|file| file.path().extension().is_some_and(|end| end == "md"));
         if files.next().is_some() {
             let note = format!("the files in this folder are ignored: {reason}");
-            self.notes.push((display_path.to_owned(), note));
+            self.notes.push((shown.to_owned(), note));
         }
     }
 }

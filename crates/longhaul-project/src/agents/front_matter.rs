@@ -13,19 +13,13 @@ use crate::agents::files::{self, AgentFileParts};
 use crate::config::settings::{factor_to_percent, fraction_to_percent, usd_to_micros};
 use crate::config::value_kind::USD_MIN;
 use crate::spanned::{Node, NodeValue, ParseError, Position, TableEntry, yaml};
-use longhaul_engine::agent::template_check::{
-    self, AllowedTemplateVariables, LANE_VARIABLES, prompt_variable_names,
-};
+use longhaul_engine::agent::template_check::{self, LANE_VARIABLES, prompt_variable_names};
 
 /// Parses a YAML text into a tree, with or without positions.
 type YamlParser = fn(&str) -> Result<Node, ParseError>;
 
 /// Parses an agent file; `stem` is the file's name without `.md`. The diagnostics must be empty.
-pub(crate) fn parse_project_agent(
-    diagnostics: &mut Diagnostics<'_>,
-    stem: &AgentName,
-    bytes: &[u8],
-) -> Agent {
+pub(crate) fn parse(diagnostics: &mut Diagnostics<'_>, stem: &AgentName, bytes: &[u8]) -> Agent {
     let agent = diagnostics.parse_agent_file(stem, bytes, yaml::parse_without_positions);
     if diagnostics.problems.is_empty() && diagnostics.notes.is_empty() {
         return agent;
@@ -36,12 +30,7 @@ pub(crate) fn parse_project_agent(
 }
 
 impl Diagnostics<'_> {
-    fn parse_agent_file(
-        &mut self,
-        stem: &AgentName,
-        bytes: &[u8],
-        parse_yaml: YamlParser,
-    ) -> Agent {
+    fn parse_agent_file(&mut self, stem: &AgentName, bytes: &[u8], parse: YamlParser) -> Agent {
         let mut agent = Agent::new(stem.clone());
         let parts = match files::split_agent_file(bytes) {
             Ok(parts) => parts,
@@ -50,7 +39,7 @@ impl Diagnostics<'_> {
                 return agent;
             }
         };
-        let has_perception = match parse_yaml(&parts.front_matter) {
+        let has_perception = match parse(&parts.front_matter) {
             Ok(node) => self.parse_agent_fields(&mut agent, node),
             Err(error) => {
                 self.report_invalid(error.position, error.message);
@@ -77,7 +66,7 @@ impl Diagnostics<'_> {
         fields.set("model", &mut agent.models, Diagnostics::parse_models);
         fields.set("idle_model", &mut agent.idle_models, Diagnostics::parse_models);
         fields.set("context", &mut agent.context, Diagnostics::unique_texts);
-        if let Some(lists) = fields.parse("tools", Diagnostics::parse_tools_field) {
+        if let Some(lists) = fields.parse("tools", Diagnostics::parse_tools) {
             (agent.tools, agent.deferred_tools) = lists;
         }
         parse_max_turns(&mut fields, agent);
@@ -92,9 +81,9 @@ impl Diagnostics<'_> {
         });
         fields.set("in_doubt", &mut agent.in_doubt, Diagnostics::one_of::<InDoubtPolicy>);
         fields.set("ask_human", &mut agent.question_timeout, Diagnostics::parse_question_timeout);
-        fields.set("approve_result", &mut agent.result_gate, Diagnostics::parse_result_gate);
+        fields.set("approve_result", &mut agent.result_gate, Diagnostics::result_gate);
         fields.set("lane", &mut agent.lane, |diagnostics, entry| {
-            diagnostics.template(entry, AllowedTemplateVariables::Only(LANE_VARIABLES))
+            diagnostics.template(entry, Some(LANE_VARIABLES))
         });
         fields.set(
             "lane_on_park",
@@ -106,9 +95,9 @@ impl Diagnostics<'_> {
         fields.set("sandbox", &mut agent.sandbox, Diagnostics::parse_sandbox);
         fields.set("guards", &mut agent.guards, Diagnostics::parse_loop_guards);
         fields.set("children", &mut agent.children, Diagnostics::parse_children_config);
-        fields.set("compaction", &mut agent.compaction, Diagnostics::parse_compaction_policy);
-        fields.set("perception", &mut agent.perception, Diagnostics::parse_perception_config);
-        fields.set("events", &mut agent.events, Diagnostics::parse_event_templates);
+        fields.set("compaction", &mut agent.compaction, Diagnostics::parse_compaction);
+        fields.set("perception", &mut agent.perception, Diagnostics::parse_perception);
+        fields.set("events", &mut agent.events, Diagnostics::parse_events);
         fields.set("output", &mut agent.output, Diagnostics::parse_output_field);
         fields.set("outcome", &mut agent.outcome, Diagnostics::parse_outcome_field);
         // Without a sandbox, an agent with the shell tool must declare that its commands run unsandboxed.
@@ -160,9 +149,7 @@ impl Diagnostics<'_> {
     }
 
     fn parse_prompt_body(&mut self, agent: &mut Agent, parts: AgentFileParts, names: &[&str]) {
-        if let Some(error) =
-            template_check::find_template_error(&parts.body, AllowedTemplateVariables::Only(names))
-        {
+        if let Some(error) = template_check::find_template_error(&parts.body, Some(names)) {
             let position =
                 Position { line: parts.body_line + error.position.line - 1, ..error.position };
             self.report_invalid(position, error.message);

@@ -39,8 +39,7 @@ pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
     let mut loader = AgentLoader::new(ctx);
     let (mut files, mut listings) = (Vec::new(), Vec::new());
     for (dir, source) in FOLDERS {
-        let listing =
-            files::list_agent_files(&ctx.root.join(dir), &ctx.display_root.join(dir), source);
+        let listing = files::list_files(&ctx.root.join(dir), &ctx.display_root.join(dir), source);
         listings.push((listing.problems, listing.notes, listing.files.len()));
         files.extend(listing.files);
     }
@@ -50,7 +49,7 @@ pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
         source: AgentSource::BuiltIn,
         content: AgentFileContent::Text(built_in.file.to_owned()),
     }));
-    let mut parsed = parse_agent_files(ctx, &files).into_iter();
+    let mut parsed = parse_files(ctx, &files).into_iter();
     for (problems, notes, file_count) in listings {
         loader.loaded.problems.extend(problems);
         loader.loaded.notes.extend(notes);
@@ -64,17 +63,13 @@ pub fn load_all_agents(ctx: &AgentLoadContext<'_>) -> LoadedAgents {
 pub fn agent_file_paths(root: &Path) -> Vec<PathBuf> {
     let listings = FOLDERS.map(|(dir, source)| {
         let folder = root.join(dir);
-        files::list_agent_files(&folder, &folder, source)
+        files::list_files(&folder, &folder, source)
     });
     listings.into_iter().flat_map(|listing| listing.files).map(|file| file.path).collect()
 }
 
 /// Returns the problems that a project agent `name` would have if `text` were its file.
-pub fn find_agent_text_problems(
-    ctx: &AgentLoadContext<'_>,
-    name: &str,
-    text: &str,
-) -> Vec<AgentFileProblem> {
+pub fn text_problems(ctx: &AgentLoadContext<'_>, name: &str, text: &str) -> Vec<AgentFileProblem> {
     let file = AgentFile {
         stem: name.to_owned(),
         path: ctx.display_root.join(AGENTS_FOLDER).join(format!("{name}.md")),
@@ -97,10 +92,7 @@ struct ParsedAgentFile<'c> {
 
 /// Parses agent files, half of them on a second thread, because that takes a large part of the time
 /// in which a command starts. The result is in the order of the files.
-fn parse_agent_files<'c>(
-    ctx: &AgentLoadContext<'c>,
-    files: &[AgentFile],
-) -> Vec<ParsedAgentFile<'c>> {
+fn parse_files<'c>(ctx: &AgentLoadContext<'c>, files: &[AgentFile]) -> Vec<ParsedAgentFile<'c>> {
     let parse_all = |files: &[AgentFile]| -> Vec<ParsedAgentFile<'c>> {
         files.iter().map(|file| parse_agent_file(ctx, file)).collect()
     };
@@ -148,7 +140,7 @@ fn parse_agent_definition(
         return Some((name.unwrap_or_else(|| file.stem.clone()), agent));
     }
     let agent = match files::parse_agent_name(&file.stem) {
-        Ok(name) => Some(front_matter::parse_project_agent(diagnostics, &name, bytes)),
+        Ok(name) => Some(front_matter::parse(diagnostics, &name, bytes)),
         Err(message) => {
             diagnostics.report_invalid(Position::START, message);
             None
@@ -245,14 +237,10 @@ const RULES_BYTES_MAX: usize = 256 << 10;
 
 /// Loads the project rules. If there is no file, the rules are empty.
 pub(crate) fn load_agents_md_rules(ctx: &AgentLoadContext<'_>) -> Result<String, AgentFileProblem> {
-    let problem = |message: String| AgentFileProblem {
-        path: ctx.display_root.join(RULES_FILE),
-        line: 1,
-        column: 1,
-        message: format!(
-            "{message}; the file contains the rules of all agents, so no agent can be used"
-        ),
-        kind: ProblemKind::Invalid,
+    let problem = |message: String| {
+        let consequence = "the file contains the rules of all agents, so no agent can be used";
+        let path = ctx.display_root.join(RULES_FILE);
+        AgentFileProblem::of_file(&path, format!("{message}; {consequence}"))
     };
     let bytes = match project_file::read_file_in_project(
         ctx.root,

@@ -122,7 +122,7 @@ impl LoadedAgents {
         found.ok_or_else(|| match self.broken.iter().find(|one| one.name == name) {
             Some(broken) => AgentError::Broken {
                 name: name.to_owned(),
-                problems: self.problems_of_file(&broken.path).cloned().collect(),
+                problems: self.problems_in(&broken.path).cloned().collect(),
             },
             None => AgentError::Unknown(suggest::unknown_name_message(
                 "agent",
@@ -133,10 +133,7 @@ impl LoadedAgents {
     }
 
     /// Returns the problems because of which the agent in the file `path` can't be used.
-    pub fn problems_of_file<'a>(
-        &'a self,
-        path: &'a Path,
-    ) -> impl Iterator<Item = &'a AgentFileProblem> {
+    pub fn problems_in<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a AgentFileProblem> {
         self.problems.iter().filter(move |problem| {
             problem.path == path || self.unreadable_rules.as_ref() == Some(&problem.path)
         })

@@ -1,7 +1,7 @@
 //! Problems of agent files, each with its position in the file.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -32,6 +32,13 @@ pub enum ProblemKind {
     /// The file is valid, but refers to something that does not exist. The agent can be used; its
     /// runs wait until the thing exists.
     Missing,
+}
+
+impl AgentFileProblem {
+    /// Creates a problem of the whole file, which makes the file invalid.
+    pub(crate) fn of_file(path: &Path, message: String) -> Self {
+        Self { path: path.to_owned(), line: 1, column: 1, message, kind: ProblemKind::Invalid }
+    }
 }
 
 impl fmt::Display for AgentFileProblem {

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::agents::diagnostics::{Diagnostics, Fields, integer};
 use crate::spanned::TableEntry;
-use longhaul_engine::agent::template_check::{AllowedTemplateVariables, LANE_VARIABLES};
+use longhaul_engine::agent::template_check::LANE_VARIABLES;
 
 /// Maximum number of elements of `then:`, the people or groups that are notified later about a gate
 /// (a wait for a person's approval) that is still open.
@@ -39,7 +39,7 @@ impl Diagnostics<'_> {
     pub(crate) fn parse_gate_rule(&mut self, entry: &TableEntry) -> Option<GateRule> {
         let mut fields = Fields::new(self, entry, "tool")?;
         let tool = parse_rule_tool_glob(&mut fields, entry);
-        let action = parse_rule_action(&mut fields, entry);
+        let action = parse_action(&mut fields, entry);
         let match_glob = fields.parse("match", Diagnostics::parse_glob);
         let always = fields.parse("always", Diagnostics::boolean).unwrap_or_default();
         let (timeout, on_timeout) = parse_gate_timeout_fields(&mut fields);
@@ -61,9 +61,8 @@ impl Diagnostics<'_> {
             on_timeout: on_timeout.unwrap_or_default(),
             in_doubt: fields.parse("in_doubt", Diagnostics::one_of),
             approvers: fields.parse("approvers", Diagnostics::parse_approvers).unwrap_or_default(),
-            remind: fields.parse("remind", |diagnostics, entry| {
-                diagnostics.parse_reminder_delay(entry, timeout)
-            }),
+            remind: fields
+                .parse("remind", |diagnostics, entry| diagnostics.reminder_delay(entry, timeout)),
             escalation: escalation.unwrap_or_default(),
             tags: fields.parse("tags", Diagnostics::parse_gate_tags).unwrap_or_default(),
             tool: tool?,
@@ -73,10 +72,7 @@ impl Diagnostics<'_> {
 
     /// Parses `approve_result`: a boolean, or a table with the question, timeout, approvers and tags.
     /// The inner `None` means `false`: no approval is needed.
-    pub(crate) fn parse_result_gate(
-        &mut self,
-        entry: &TableEntry,
-    ) -> Option<Option<ResultApprovalGate>> {
+    pub(crate) fn result_gate(&mut self, entry: &TableEntry) -> Option<Option<ResultApprovalGate>> {
         let mut gate = ResultApprovalGate {
             auto_approve: None,
             ask: RESULT_GATE_QUESTION.to_owned(),
@@ -132,11 +128,7 @@ impl Diagnostics<'_> {
     }
 
     /// Parses a time after which people are notified about a gate that is still open.
-    fn parse_notice_delay(
-        &mut self,
-        entry: &TableEntry,
-        timeout: Option<GateTimeout>,
-    ) -> Option<Millis> {
+    fn notice_delay(&mut self, entry: &TableEntry, timeout: Option<GateTimeout>) -> Option<Millis> {
         let delay = self.parse_bounded_duration(entry)?;
         // `agents check` compares it with the default timeout of the project.
         let timeout = timeout.and_then(GateTimeout::duration);
@@ -156,8 +148,8 @@ impl Diagnostics<'_> {
         timeout: Option<GateTimeout>,
     ) -> Option<EscalationStep> {
         let mut fields = Fields::new(self, entry, "to")?;
-        let after = fields
-            .parse("after", |diagnostics, entry| diagnostics.parse_notice_delay(entry, timeout));
+        let after =
+            fields.parse("after", |diagnostics, entry| diagnostics.notice_delay(entry, timeout));
         let to = fields.parse("to", Diagnostics::text);
         drop(fields);
         if after.is_none() || to.is_none() {
@@ -199,12 +191,12 @@ impl Diagnostics<'_> {
         Some(approvers)
     }
 
-    fn parse_reminder_delay(
+    fn reminder_delay(
         &mut self,
         entry: &TableEntry,
         timeout: Option<GateTimeout>,
     ) -> Option<Millis> {
-        let remind = self.parse_notice_delay(entry, timeout)?;
+        let remind = self.notice_delay(entry, timeout)?;
         if remind < REMIND_MIN {
             let min = duration::format_duration(REMIND_MIN);
             let message = format!("`remind` must be at least {min}");
@@ -219,7 +211,7 @@ impl Diagnostics<'_> {
         let mut fields = Fields::new(self, entry, "tool")?;
         let tool = parse_rule_tool_glob(&mut fields, entry);
         let match_glob = fields.parse("match", Diagnostics::parse_glob);
-        let names = AllowedTemplateVariables::Only(LANE_VARIABLES);
+        let names = Some(LANE_VARIABLES);
         let (has_class, has_key) = (fields.get("class").is_some(), fields.get("key").is_some());
         let class = fields.parse("class", Diagnostics::one_of);
         let key = fields.parse("key", |diagnostics, entry| diagnostics.template(entry, names));
@@ -266,10 +258,7 @@ fn parse_rule_tool_glob(fields: &mut Fields<'_, '_, '_>, entry: &TableEntry) -> 
     fields.parse("tool", Diagnostics::parse_glob)
 }
 
-fn parse_rule_action(
-    fields: &mut Fields<'_, '_, '_>,
-    entry: &TableEntry,
-) -> Option<GateRuleAction> {
+fn parse_action(fields: &mut Fields<'_, '_, '_>, entry: &TableEntry) -> Option<GateRuleAction> {
     let actions = ["ask", "allow", "deny"].map(|key| fields.get(key));
     let diagnostics = &mut *fields.diagnostics;
     match actions {

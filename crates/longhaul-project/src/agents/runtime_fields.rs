@@ -5,10 +5,9 @@
 //! can't be used for validation is rejected.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::policy::ChildCancelPolicy;
@@ -21,7 +20,6 @@ use longhaul_engine::agent::config::{
     ChildRunsConfig, GradingConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig,
     PerceptionInterval, PerceptionSource, SandboxConfig, Skill,
 };
-use longhaul_engine::agent::template_check::AllowedTemplateVariables;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -145,10 +143,7 @@ impl Diagnostics<'_> {
         Some(children)
     }
 
-    pub(crate) fn parse_compaction_policy(
-        &mut self,
-        entry: &TableEntry,
-    ) -> Option<CompactionPolicy> {
+    pub(crate) fn parse_compaction(&mut self, entry: &TableEntry) -> Option<CompactionPolicy> {
         let mut fields = Fields::new(self, entry, "keep")?;
         let at = fields.parse("at", number(COMPACTION_AT_MIN, COMPACTION_AT_MAX));
         let keep = fields.parse("keep", |diagnostics, entry| {
@@ -164,10 +159,7 @@ impl Diagnostics<'_> {
     }
 
     /// Parses `perception`: the command or URL that describes the outside world to the agent.
-    pub(crate) fn parse_perception_config(
-        &mut self,
-        entry: &TableEntry,
-    ) -> Option<PerceptionConfig> {
+    pub(crate) fn parse_perception(&mut self, entry: &TableEntry) -> Option<PerceptionConfig> {
         let mut fields = Fields::new(self, entry, "command")?;
         let source = match (fields.get("command"), fields.get("url")) {
             (Some(entry), None) => fields.diagnostics.parse_perception_command(entry),
@@ -207,10 +199,7 @@ impl Diagnostics<'_> {
     }
 
     /// Parses `events`: for each kind of event, the template of the text that the model reads.
-    pub(crate) fn parse_event_templates(
-        &mut self,
-        entry: &TableEntry,
-    ) -> Option<BTreeMap<String, String>> {
+    pub(crate) fn parse_events(&mut self, entry: &TableEntry) -> Option<BTreeMap<String, String>> {
         const EXPECTED_FORM: &str = "write `KIND: \"text for the model\"`";
         let Some(events) = entry.node.as_table() else {
             let message = format!("`events` must be a table: {EXPECTED_FORM}");
@@ -221,7 +210,7 @@ impl Diagnostics<'_> {
                 let message = format!("an event has no kind: {EXPECTED_FORM}");
                 return self.reject(event.position, message);
             }
-            Some((event.key.clone(), self.template(event, AllowedTemplateVariables::Any)?))
+            Some((event.key.clone(), self.template(event, None)?))
         });
         Some(templates.collect())
     }
@@ -260,17 +249,15 @@ impl Diagnostics<'_> {
             Some(grader)
         });
         let mut max_rounds = GradingConfig::MAX_ROUNDS_DEFAULT;
-        fields.set("max_rounds", &mut max_rounds, Diagnostics::parse_max_grading_rounds);
+        fields.set("max_rounds", &mut max_rounds, |diagnostics, entry| {
+            let rounds: u32 = integer(1)(diagnostics, entry)?;
+            if rounds > GradingConfig::MAX_ROUNDS_MAX {
+                let message = format!("`max_rounds` is above {}", GradingConfig::MAX_ROUNDS_MAX);
+                return diagnostics.reject(entry.node.position, message);
+            }
+            Some(rounds)
+        });
         Some(GradingConfig { rubric: rubric?, grader, max_rounds })
-    }
-
-    fn parse_max_grading_rounds(&mut self, entry: &TableEntry) -> Option<u32> {
-        let rounds: u32 = integer(1)(self, entry)?;
-        if rounds > GradingConfig::MAX_ROUNDS_MAX {
-            let message = format!("`max_rounds` is above {}", GradingConfig::MAX_ROUNDS_MAX);
-            return self.reject(entry.node.position, message);
-        }
-        Some(rounds)
     }
 
     /// Parses a rubric (the criteria for grading a result): its text, or the path of the file that
@@ -279,8 +266,11 @@ impl Diagnostics<'_> {
         let text = self.text(entry)?;
         let rubric = match is_rubric_file_path(&text) {
             true => {
-                self.add_read_file(&text);
-                load_rubric_file(&text, self.ctx.root)
+                let bytes = self.read_file("rubric", &text, GradingConfig::RUBRIC_BYTES_MAX);
+                bytes.and_then(|bytes| match String::from_utf8(bytes) {
+                    Ok(rubric) => Ok(rubric.trim_end().to_owned()),
+                    Err(_) => Err(format!("the rubric `{text}` can't be used: it is not UTF-8")),
+                })
             }
             false => Ok(text),
         };
@@ -295,18 +285,6 @@ fn is_rubric_file_path(rubric: &str) -> bool {
     let is_word = !rubric.contains(char::is_whitespace);
     let has_text_ending = [".md", ".txt"].iter().any(|ending| rubric.ends_with(ending));
     is_word && (rubric.starts_with("./") || has_text_ending)
-}
-
-fn load_rubric_file(file_name: &str, root: &Path) -> Result<String, String> {
-    let max = GradingConfig::RUBRIC_BYTES_MAX;
-    let unusable_message =
-        |reason: String| format!("the rubric `{file_name}` can't be used: {reason}");
-    let bytes = project_file::read_file_in_project(root, Path::new(file_name), max)
-        .map_err(|error| unusable_message(error.to_string()))?;
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let text =
-        std::str::from_utf8(bytes).map_err(|_| unusable_message("it is not UTF-8".to_owned()))?;
-    Ok(text.trim_end().to_owned())
 }
 
 /// Maximum size of an output schema in bytes.
@@ -329,26 +307,34 @@ impl Diagnostics<'_> {
                 .map_err(|reason| format!("`schema`: {reason}"))
         } else {
             let name = self.text(schema)?;
-            self.add_read_file(&name);
-            load_schema_file(&name, self.ctx.root)
+            self.load_schema_file(&name)
         };
         result.map_or_else(|message| self.reject(schema.node.position, message), Some)
     }
-}
 
-fn load_schema_file(file_name: &str, root: &Path) -> Result<RawJson, String> {
-    let bytes = project_file::read_file_in_project(root, Path::new(file_name), SCHEMA_BYTES_MAX)
-        .map_err(|error| format!("the schema `{file_name}` can't be used: {error}"))?;
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
-    let value: Value = serde_json::from_slice(bytes).map_err(|error| {
-        let (line, column) = (error.line(), error.column());
-        format!("the schema `{file_name}` is not valid JSON: {file_name}:{line}:{column}")
-    })?;
-    validate_output_schema(value)
-        .map_err(|reason| format!("the schema `{file_name}` can't be used: {reason}"))
-}
+    fn load_schema_file(&mut self, file_name: &str) -> Result<RawJson, String> {
+        let bytes = self.read_file("schema", file_name, SCHEMA_BYTES_MAX)?;
+        let value: Value = serde_json::from_slice(&bytes).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            format!("the schema `{file_name}` is not valid JSON: {file_name}:{line}:{column}")
+        })?;
+        validate_output_schema(value)
+            .map_err(|reason| format!("the schema `{file_name}` can't be used: {reason}"))
+    }
 
-impl Diagnostics<'_> {
+    /// Reads a file of the project that the agent file names, without its byte order mark, and
+    /// records that it was read. `noun` says in an error what the file is.
+    fn read_file(&mut self, noun: &str, name: &str, bytes_max: usize) -> Result<Vec<u8>, String> {
+        let components = Path::new(name).components().filter(|part| *part != Component::CurDir);
+        self.files.push(self.ctx.root.join(components.collect::<PathBuf>()));
+        let bytes = project_file::read_file_in_project(self.ctx.root, Path::new(name), bytes_max);
+        let bytes = bytes.map_err(|error| format!("the {noun} `{name}` can't be used: {error}"))?;
+        Ok(match bytes.strip_prefix(b"\xef\xbb\xbf") {
+            Some(rest) => rest.to_vec(),
+            None => bytes,
+        })
+    }
+
     /// Checks that a program exists and can be executed. If not, a program whose path is relative to
     /// the project is reported as missing. Any other program is only mentioned in a note, since it may
     /// exist on the machine that runs the agent.
@@ -356,7 +342,8 @@ impl Diagnostics<'_> {
         let program_path = Path::new(program);
         if !program.contains('/') {
             let path = std::env::var_os("PATH").unwrap_or_default();
-            if !is_program_in_path(&path, program_path) {
+            let mut folders = std::env::split_paths(&path);
+            if folders.all(|folder| not_executable_reason(&folder.join(program_path)).is_some()) {
                 self.add_note(format!(
                     "at {position}: `{program}` was not found in PATH on this machine; \
                      write a program of the project with its path, such as `./{program}`"
@@ -369,7 +356,7 @@ impl Diagnostics<'_> {
         };
         match program_path.is_absolute() {
             true => self.add_note(format!("at {position}: `{program}` {problem} on this machine")),
-            false => self.report_missing_reference(
+            false => self.report_missing(
                 position,
                 format!("`{program}` {problem}, relative to the project root"),
             ),
@@ -388,9 +375,4 @@ fn not_executable_reason(path: &Path) -> Option<&'static str> {
         }
         Ok(_) => None,
     }
-}
-
-fn is_program_in_path(path_var: &OsString, program: &Path) -> bool {
-    std::env::split_paths(path_var)
-        .any(|folder| not_executable_reason(&folder.join(program)).is_none())
 }

@@ -26,16 +26,14 @@ const CLAUDE_TOOL_NAMES: &[(&str, &str)] = &[
 /// End of the name of deferred tools, whose schemas the model loads when it needs them.
 const DEFERRED_SUFFIX: char = '?';
 
-/// Returns Longhaul's name for a tool of Claude Code. `None` means that the name is unknown.
-pub(crate) fn longhaul_tool_name(claude_tool_name: &str) -> Option<&'static str> {
-    let found = CLAUDE_TOOL_NAMES.iter().find(|(claude_name, _)| *claude_name == claude_tool_name);
-    found.map(|(_, native)| *native)
-}
-
-/// Converts the name `mcp__server__tool`, as Claude Code writes it, to Longhaul's name
-/// `mcp:server/tool`. `None` means that the name does not start with `mcp__`.
-pub(crate) fn claude_mcp_name(model_api_name: &str) -> Option<String> {
-    let qualified_name = model_api_name.strip_prefix("mcp__")?;
+/// Returns Longhaul's name for a tool of Claude Code or, as in `mcp__server__tool`, of an MCP
+/// server. `None` means that the name is not one of Claude Code's.
+pub(crate) fn native_tool_name(claude_tool_name: &str) -> Option<String> {
+    let mut known = CLAUDE_TOOL_NAMES.iter();
+    if let Some((_, native)) = known.find(|(claude_name, _)| *claude_name == claude_tool_name) {
+        return Some((*native).to_owned());
+    }
+    let qualified_name = claude_tool_name.strip_prefix("mcp__")?;
     Some(match qualified_name.split_once("__") {
         Some((server, "*")) => format!("{MCP_PREFIX}{server}"),
         Some((server, tool)) => format!("{MCP_PREFIX}{server}/{tool}"),
@@ -86,40 +84,30 @@ pub(crate) fn missing_mcp_server_message(tool: &str, ctx: &AgentLoadContext<'_>)
 /// Returns the problem of a tool in an agent that a program defines. A missing MCP server is one, since
 /// servers are not checked again later.
 pub(crate) fn tool_problem(tool: &str, ctx: &AgentLoadContext<'_>) -> Option<String> {
-    tool_name_error(tool, tool, ctx).or_else(|| missing_mcp_server_message(tool, ctx))
+    name_error(tool, tool, ctx).or_else(|| missing_mcp_server_message(tool, ctx))
 }
 
 /// Returns an error message if there is no tool `tool`. The message shows the name that is written
 /// in the agent file.
-pub(crate) fn tool_name_error(
-    tool: &str,
-    written_name: &str,
-    ctx: &AgentLoadContext<'_>,
-) -> Option<String> {
+pub(crate) fn name_error(tool: &str, written: &str, ctx: &AgentLoadContext<'_>) -> Option<String> {
     match check_name_if_mcp_tool(tool, ctx.servers) {
         Some(result) => result.err(),
         None if ctx.tools.contains(&tool) => None,
-        None => Some(suggest::unknown_name_message("tool", written_name, ctx.tools)),
+        None => Some(suggest::unknown_name_message("tool", written, ctx.tools)),
     }
 }
 
 impl Diagnostics<'_> {
     /// Parses the list of tools of a project agent. Returns all tools, and those of them that are
     /// deferred (the model loads their schemas on demand): those written with `?` at the end.
-    pub(crate) fn parse_tools_field(
-        &mut self,
-        entry: &TableEntry,
-    ) -> Option<(Vec<String>, Vec<String>)> {
+    pub(crate) fn parse_tools(&mut self, entry: &TableEntry) -> Option<(Vec<String>, Vec<String>)> {
         let ctx = self.ctx;
         let (mut tools, mut deferred) = (Vec::new(), Vec::new());
         for (position, listed_name) in self.texts_with_positions(entry) {
             let name = listed_name.strip_suffix(DEFERRED_SUFFIX).unwrap_or(&listed_name);
-            let tool = match longhaul_tool_name(name) {
-                Some(native) => native.to_owned(),
-                None => claude_mcp_name(name).unwrap_or_else(|| name.to_owned()),
-            };
+            let tool = native_tool_name(name).unwrap_or_else(|| name.to_owned());
             let is_deferred = name != listed_name;
-            match tool_name_error(&tool, name, &ctx) {
+            match name_error(&tool, name, &ctx) {
                 Some(message) => self.report_invalid(position, message),
                 None if tools.contains(&tool) => {
                     if deferred.contains(&tool) != is_deferred {
@@ -133,7 +121,7 @@ impl Diagnostics<'_> {
                         deferred.push(tool.clone());
                     }
                     if let Some(message) = missing_mcp_server_message(&tool, &ctx) {
-                        self.report_missing_reference(position, message);
+                        self.report_missing(position, message);
                     }
                     tools.push(tool);
                 }
@@ -150,7 +138,7 @@ mod tests {
     #[test]
     fn claude_names_of_mcp_tools_are_converted() {
         let check =
-            |wire: &str, name: Option<&str>| assert_eq!(claude_mcp_name(wire).as_deref(), name);
+            |wire: &str, name: Option<&str>| assert_eq!(native_tool_name(wire).as_deref(), name);
         check("mcp__github__create_issue", Some("mcp:github/create_issue"));
         check("mcp__github", Some("mcp:github"));
         check("mcp__github__*", Some("mcp:github"));

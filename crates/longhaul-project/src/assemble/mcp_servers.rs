@@ -35,11 +35,7 @@ const LOGINS_FOLDER: &str = "logins";
 const RESUME_HINT: &str = "Continue blocked runs with `longhaul resume`.";
 
 /// Creates a client for all usable MCP servers of this `.mcp.json`.
-pub fn create_mcp_client(
-    config: &Config,
-    file: &McpFile,
-    clock: &Arc<dyn Clock>,
-) -> Arc<dyn McpClient> {
+pub fn new_client(config: &Config, file: &McpFile, clock: &Arc<dyn Clock>) -> Arc<dyn McpClient> {
     Arc::new(McpServersClient(create_mcp_servers(config, file, clock)))
 }
 

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::config::settings::Config;
-use crate::mcp::file::McpFile;
+use crate::mcp::file::{McpFile, NO_CLIENT};
 use crate::mcp::name::{ALL_SERVERS, FILE_NAME, split_mcp_server_and_tool};
 use crate::mcp::server::ResolvedMcpServer;
 use crate::trust::decisions::TrustDecisions;
@@ -225,25 +225,20 @@ impl McpTools {
         if closing.tasks.is_empty() {
             closing.clients.clear();
         }
-        let start_closing = |client: Arc<dyn McpClient>| {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        let unused = retired.extract_if(.., |state| state.lock_run_claims().is_empty());
+        let start_closing = |state: Arc<McpServerSet>| {
             let (sender, receiver) = oneshot::channel();
-            closing.clients.push(Arc::clone(&client));
+            closing.clients.push(Arc::clone(&state.client));
             closing.tasks.spawn(async move {
-                close_client(&*client).await;
+                state.client.close_all_connections().await;
+                state.client.wait_for_token_refreshes().await;
                 // The receiver may be gone.
                 _ = sender.send(());
             });
             receiver
         };
-        self.take_unused_clients().into_iter().map(start_closing).collect()
-    }
-
-    /// Removes the MCP clients of earlier versions of `.mcp.json` that no run uses any more, and
-    /// returns them.
-    fn take_unused_clients(&self) -> Vec<Arc<dyn McpClient>> {
-        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
-        let unused = retired.extract_if(.., |state| state.lock_run_claims().is_empty());
-        unused.map(|state| Arc::clone(&state.client)).collect()
+        unused.map(start_closing).collect()
     }
 
     /// Returns the current and the earlier versions of `.mcp.json` whose MCP clients are not closed
@@ -265,15 +260,15 @@ impl McpTools {
         close_all_clients(closing, &server_sets).await;
     }
 
-    /// Switches to this version of `.mcp.json` and this MCP client immediately, even while runs use
-    /// the previous ones. The returned future closes the connections of all previous clients.
-    pub fn restart_servers(
-        &self,
-        file: McpFile,
-        client: Arc<dyn McpClient>,
-    ) -> impl Future<Output = ()> + use<> {
+    /// Closes the connections to all servers, even while runs use them. The returned future
+    /// completes when they are closed. A server that is needed afterwards is started again.
+    pub fn restart_servers(&self) -> impl Future<Output = ()> + use<> {
         let mut closing = self.closing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.set_current_servers(file, client);
+        if let Some(create_client) = &self.create_client {
+            let file = self.current_mcp_file();
+            let client = create_client(&file);
+            self.set_current_servers(file, client);
+        }
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let (closing, server_sets) = (std::mem::take(&mut *closing), std::mem::take(&mut *retired));
         async move { close_all_clients(closing, &server_sets).await }
@@ -320,10 +315,7 @@ impl McpTools {
     }
 
     /// Returns the tools of all MCP servers that are not disabled.
-    async fn load_tools_of_all_servers(
-        &self,
-        claim_id: RunClaimId,
-    ) -> Result<Vec<RegisteredTool>, String> {
+    async fn load_all_tools(&self, claim_id: RunClaimId) -> Result<Vec<RegisteredTool>, String> {
         let state = self.current_server_set();
         // With an invalid file the list of servers is unknown.
         if let Some(reason) = state.file.unusable_reason() {
@@ -351,7 +343,7 @@ impl ExternalToolSource for McpTools {
         // An error means that the previous version stays in effect.
         _ = self.apply_changed_mcp_file();
         Some(match server_and_tool {
-            (ALL_SERVERS, None) => self.load_tools_of_all_servers(claim_id).await,
+            (ALL_SERVERS, None) => self.load_all_tools(claim_id).await,
             (server, tool) => self.load_server_tools(server, tool, claim_id).await,
         })
     }
@@ -395,37 +387,35 @@ async fn close_all_clients(already_closing: ClosingMcpClients, server_sets: &[Ar
     join_all(clients.iter().map(|client| client.wait_for_token_refreshes())).await;
 }
 
-/// Closes the connections of an MCP client, and waits for its token refreshes, which must not be
-/// interrupted. Then the client can be dropped.
-async fn close_client(client: &dyn McpClient) {
-    client.close_all_connections().await;
-    client.wait_for_token_refreshes().await;
-}
-
-/// Client for MCP servers, which are identified by name.
+/// Client for MCP servers, which are identified by name. The default methods are those of a build
+/// without the feature `mcp`: every use of a server is an error that names the feature.
 #[async_trait]
 pub trait McpClient: Send + Sync + std::fmt::Debug {
     /// Returns the tools of a server, or only the tool with this name. The error is a short reason.
     async fn list_server_tools(
         &self,
-        server: &str,
-        tool: Option<&str>,
-        claim: RunClaimId,
-    ) -> Result<Vec<Arc<dyn Tool>>, String>;
+        _server: &str,
+        _tool: Option<&str>,
+        _claim: RunClaimId,
+    ) -> Result<Vec<Arc<dyn Tool>>, String> {
+        Err(NO_CLIENT.to_owned())
+    }
 
     /// Connects to a server and returns its description.
-    async fn check_server(&self, server_name: &str) -> Result<McpServerReport, McpCheckError>;
+    async fn check_server(&self, _server_name: &str) -> Result<McpServerReport, McpCheckError> {
+        Err(McpCheckError { message: NO_CLIENT.to_owned(), needs_login: false })
+    }
 
     /// Closes the connections that were opened only for this claim (a worker's exclusive right to
     /// drive a run).
-    async fn close_connections_of_run_claim(&self, claim: RunClaimId);
+    async fn close_connections_of_run_claim(&self, _claim: RunClaimId) {}
 
     /// Closes the connections to all servers.
-    async fn close_all_connections(&self);
+    async fn close_all_connections(&self) {}
 
     /// Waits until operations that must not be interrupted, such as token refreshes, have ended.
     /// The wait has a time limit.
-    async fn wait_for_token_refreshes(&self);
+    async fn wait_for_token_refreshes(&self) {}
 }
 
 /// Description of an MCP server, as the server reports it.

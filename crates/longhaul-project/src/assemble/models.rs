@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::SystemTime;
 
 use longhaul_core::port::model::Model;
 use longhaul_core::time::Clock;
@@ -37,11 +38,8 @@ const OPEN_FILES_MAX: usize = 256;
 #[derive(Debug)]
 struct OpenedFile {
     model: Arc<dyn Model>,
-    stamp: Option<FileTimeAndSize>,
+    stamp: Option<(SystemTime, u64)>,
 }
-
-/// Modification time and size of a file, to detect that it has changed.
-type FileTimeAndSize = (std::time::SystemTime, u64);
 
 /// Creates the selector for the models of a project.
 ///
@@ -86,23 +84,22 @@ impl ModelRegistry {
         }
     }
 
-    /// Opens the script or cassette `name`, or returns the open one if its file has not changed.
+    /// Opens the script or cassette with this name by calling `open`, or returns the open one if
+    /// its file has not changed.
     fn open_file(
         &self,
-        selector: &ModelSelector,
         full_name: &str,
-        file: FileModel<'_>,
+        path: &Path,
+        open: impl FnOnce() -> Result<Arc<dyn Model>, ResolveModelError>,
     ) -> Result<Arc<dyn Model>, ResolveModelError> {
-        let stamp = self.file_time_and_size(file);
+        let metadata = std::fs::metadata(path).ok();
+        let stamp = metadata.and_then(|data| Some((data.modified().ok()?, data.len())));
         if let Some(cached) = lock_ignoring_poison(&self.open_files).get(full_name)
             && cached.stamp == stamp
         {
             return Ok(Arc::clone(&cached.model));
         }
-        let model: Arc<dyn Model> = match file {
-            FileModel::Script(name) => self.open_script(selector, name)?,
-            FileModel::Cassette(name) => Arc::new(cassettes::open_cassette(&self.config, name)?),
-        };
+        let model = open()?;
         let mut open_files = lock_ignoring_poison(&self.open_files);
         // Names come from outside, so the cache is bounded. A model in use is kept alive by its
         // users.
@@ -136,32 +133,12 @@ impl ModelRegistry {
         }))
     }
 
-    /// Returns the modification time and size of a script or cassette. `None` means that it has no
-    /// file.
-    fn file_time_and_size(&self, file: FileModel<'_>) -> Option<FileTimeAndSize> {
-        let path = match file {
-            FileModel::Script(name) => {
-                self.config.root.join(SCRIPTS_FOLDER).join(format!("{name}.yaml"))
-            }
-            FileModel::Cassette(name) => cassettes::path_of_model(&self.config, name).ok()?,
-        };
-        let metadata = std::fs::metadata(path).ok()?;
-        Some((metadata.modified().ok()?, metadata.len()))
-    }
-
     /// Checks that the user's data may be sent to a provider. Called on every use, so that revoked
     /// trust also affects open models.
     fn check_provider_trust(&self, provider: &str) -> Result<(), String> {
         let item = items::provider_trust_item(&self.config, provider);
         item.map_or(Ok(()), |item| self.decisions.check_trusted(&item))
     }
-}
-
-/// A model that is a file of the project.
-#[derive(Debug, Clone, Copy)]
-enum FileModel<'a> {
-    Script(&'a str),
-    Cassette(&'a str),
 }
 
 /// Loads the script `name` of the project or, if the project has none, of the built-in agent.
@@ -207,8 +184,15 @@ impl ModelResolver for ModelRegistry {
         let (provider, model) = name.split_once('/').unwrap_or_default();
         self.check_provider_trust(provider)?;
         let model = match provider {
-            SCRIPTED_PROVIDER => self.open_file(selector, &name, FileModel::Script(model))?,
-            CASSETTE_PROVIDER => self.open_file(selector, &name, FileModel::Cassette(model))?,
+            SCRIPTED_PROVIDER => {
+                let path = self.config.root.join(SCRIPTS_FOLDER).join(format!("{model}.yaml"));
+                self.open_file(&name, &path, || self.open_script(selector, model))?
+            }
+            CASSETTE_PROVIDER => {
+                let path = cassettes::path_of_model(&self.config, model)?;
+                let open = || Ok(Arc::new(cassettes::open_cassette(&self.config, model)?) as _);
+                self.open_file(&name, &path, open)?
+            }
             _ => self.provider_models.open(selector, &name)?,
         };
         Ok(ResolvedModel { name, model })

@@ -4,21 +4,15 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use longhaul_core::port::tool::{RunClaimId, Tool};
 use longhaul_core::time::Clock;
 
-use crate::assemble::mcp_tools::{McpCheckError, McpClient, McpServerReport};
+use crate::assemble::mcp_tools::McpClient;
 use crate::config::settings::Config;
 use crate::mcp::file::{McpFile, NO_CLIENT};
 use crate::mcp::name::FILE_NAME;
 
 /// Returns a client that rejects the use of every MCP server.
-pub(crate) fn create_mcp_client(
-    _: &Config,
-    file: &McpFile,
-    _: &Arc<dyn Clock>,
-) -> Arc<dyn McpClient> {
+pub(crate) fn new_client(_: &Config, file: &McpFile, _: &Arc<dyn Clock>) -> Arc<dyn McpClient> {
     if file.exists() {
         tracing::warn!("the servers of {FILE_NAME} can't be used: {NO_CLIENT}");
     }
@@ -39,24 +33,4 @@ pub(crate) const fn partial_token_suffix_len(_: &str) -> usize {
 #[derive(Debug)]
 struct NoMcpServers;
 
-#[async_trait]
-impl McpClient for NoMcpServers {
-    async fn list_server_tools(
-        &self,
-        _: &str,
-        _: Option<&str>,
-        _: RunClaimId,
-    ) -> Result<Vec<Arc<dyn Tool>>, String> {
-        Err(NO_CLIENT.to_owned())
-    }
-
-    async fn check_server(&self, _: &str) -> Result<McpServerReport, McpCheckError> {
-        Err(McpCheckError { message: NO_CLIENT.to_owned(), needs_login: false })
-    }
-
-    async fn close_connections_of_run_claim(&self, _: RunClaimId) {}
-
-    async fn close_all_connections(&self) {}
-
-    async fn wait_for_token_refreshes(&self) {}
-}
+impl McpClient for NoMcpServers {}

@@ -42,16 +42,17 @@ impl Redact for ProjectRedactor {
     }
 }
 
-#[cfg(all(test, feature = "mcp"))]
+#[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use longhaul_engine::clock::SystemClock;
-
-    use super::*;
-
+    #[cfg(feature = "mcp")]
     #[test]
     fn a_partial_secret_or_token_is_detected() {
+        use std::sync::Arc;
+
+        use longhaul_engine::clock::SystemClock;
+
+        use super::*;
+
         let redactor = ProjectRedactor(Redactor::new([("KEY", "s3cret-of-a-project")]));
         let oauth = longhaul_mcp::OAuthConfig {
             client_secret: Some("t0ken-of-a-login".to_owned()),

@@ -24,7 +24,6 @@ use crate::config::load::{self, ConfigFileScope};
 use crate::config::schema::{DELIVER_KEY, LOG_FILE_KEY};
 use crate::config::settings::Config;
 use crate::trust::decisions::TrustDecisions;
-use crate::trust::item::TrustItem;
 use crate::trust::items::{self, ALLOW_KEY, SEND_MESSAGE_TOOL};
 
 /// Name of the log file of delivered messages, in the project's data folder.
@@ -51,18 +50,12 @@ pub(crate) fn create_send_message_tool(
     client: &Arc<GuardedHttpClient>,
 ) -> Result<MessageToolWithTarget, String> {
     let data = config.data_folder_location();
-    let target_setting = config.tool_settings(SEND_MESSAGE_TOOL).remove("deliver");
-    let deliver = match target_setting.as_ref().map(serde_json::Value::as_str) {
+    let deliver = match config.text(DELIVER_KEY).map(str::parse::<DeliveryTarget>) {
         None => DeliveryTarget::File(data.join(OUTBOX_FILE)),
-        Some(Some(text)) => {
-            match text.parse().map_err(|error| format!("`{DELIVER_KEY}`: {error}"))? {
-                DeliveryTarget::File(file) => {
-                    DeliveryTarget::File(config.resolve_configured_path(&file.path()))
-                }
-                other @ (DeliveryTarget::Command(_) | DeliveryTarget::Webhook(_)) => other,
-            }
+        Some(Ok(DeliveryTarget::File(file))) => {
+            DeliveryTarget::File(config.resolve_configured_path(&file.path()))
         }
-        Some(None) => return Err(format!("`{DELIVER_KEY}` must be a string, such as `file:PATH`")),
+        Some(target) => target.map_err(|error| format!("`{DELIVER_KEY}`: {error}"))?,
     };
     let messages = SendMessageConfig {
         target: deliver,
@@ -105,34 +98,27 @@ impl TrustCheckedTools {
         }
     }
 
-    /// Returns the shell tool or the message tool with this name, and the item that a person must
-    /// trust before the agent uses it. `None` means another tool, or that no trust is needed.
-    fn trust_checked_tool(
+    /// Returns the tool with this name if a person has trusted it. Otherwise the error says how to
+    /// trust it. A name of neither the shell tool nor the message tool is that of an MCP tool.
+    async fn load_trusted_tools(
         &self,
-        name: &str,
         agent: Option<&Agent>,
-    ) -> Option<(&Arc<dyn Tool>, TrustItem)> {
-        match name {
+        name: &str,
+        claim_id: RunClaimId,
+    ) -> Option<Result<Vec<RegisteredTool>, String>> {
+        let (tool, item) = match name {
             // Only for an agent, since a person approves the agent together with its shell access.
-            SHELL_TOOL => Some((&self.shell, items::shell_trust_item(agent?))),
+            SHELL_TOOL => (&self.shell, items::shell_trust_item(agent?)),
             SEND_MESSAGE_TOOL => {
-                let deliver = self.sender.project_target.as_ref()?;
-                let item = items::delivery_trust_item(&self.root, deliver)?;
-                Some((&self.sender.tool, item))
+                let target = self.sender.project_target.as_ref()?;
+                (&self.sender.tool, items::delivery_trust_item(&self.root, target)?)
             }
-            _ => None,
-        }
-    }
-
-    /// Returns the tool if a person has trusted it. Otherwise the error says how to trust it.
-    fn tool_if_trusted(
-        &self,
-        (tool, item): (&Arc<dyn Tool>, TrustItem),
-    ) -> Result<Vec<RegisteredTool>, String> {
-        self.decisions.check_trusted(&item)?;
-        let tool =
-            RegisteredTool::from_tool(Arc::clone(tool)).map_err(|error| error.to_string())?;
-        Ok(vec![tool])
+            _ => return ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
+        };
+        Some(self.decisions.check_trusted(&item).and_then(|()| {
+            let tool = RegisteredTool::from_tool(Arc::clone(tool));
+            Ok(vec![tool.map_err(|error| error.to_string())?])
+        }))
     }
 }
 
@@ -143,10 +129,7 @@ impl ExternalToolSource for TrustCheckedTools {
         name: &str,
         claim_id: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
-        match self.trust_checked_tool(name, None) {
-            Some(tool_and_item) => Some(self.tool_if_trusted(tool_and_item)),
-            None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
-        }
+        self.load_trusted_tools(None, name, claim_id).await
     }
 
     async fn load_tools_for_agent(
@@ -155,10 +138,7 @@ impl ExternalToolSource for TrustCheckedTools {
         name: &str,
         claim_id: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
-        match self.trust_checked_tool(name, Some(agent)) {
-            Some(tool_and_item) => Some(self.tool_if_trusted(tool_and_item)),
-            None => ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
-        }
+        self.load_trusted_tools(Some(agent), name, claim_id).await
     }
 
     async fn release_tools(&self, claim_id: RunClaimId) {
@@ -200,7 +180,7 @@ impl OutboundTools {
         }
         let client = Arc::new(GuardedHttpClient::new(allowed_hosts, Arc::clone(clock)));
         let fetch = HttpFetchTool::new(Arc::clone(&client)).map_err(|error| error.to_string())?;
-        let log = LogInteractionTool::new_tool(interaction_log_file(config)?, Arc::clone(clock));
+        let log = LogInteractionTool::new_tool(interaction_log_file(config), Arc::clone(clock));
         let log = log.map_err(|error| error.to_string())?;
         let sender = create_send_message_tool(config, clock, &client)?;
         let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(fetch), log];
@@ -215,18 +195,14 @@ impl OutboundTools {
 /// list of the project replaces it.
 fn user_allowlist(config: &Config) -> Vec<String> {
     let file = config.user_file.as_ref();
-    let layer = file.and_then(|file| load::load_config_layer(file, file, ConfigFileScope::User));
+    let layer = file.and_then(|file| load::load_layer(file, file, ConfigFileScope::User));
     let allow_value = layer.and_then(|mut layer| layer.values.remove(ALLOW_KEY));
     allow_value.map(|(allow, _)| allow.to_text_list()).unwrap_or_default()
 }
 
-fn interaction_log_file(config: &Config) -> Result<FileLocation, String> {
-    let file_setting = config.tool_settings("log_interaction").remove("file");
-    match file_setting.as_ref().map(serde_json::Value::as_str) {
-        None => Ok(config.data_folder_location().join(INTERACTIONS_FILE)),
-        Some(Some(file)) if !file.trim().is_empty() => {
-            Ok(config.resolve_configured_path(Path::new(file)))
-        }
-        Some(_) => Err(format!("`{LOG_FILE_KEY}` must be a string: write a file path")),
+fn interaction_log_file(config: &Config) -> FileLocation {
+    match config.text(LOG_FILE_KEY) {
+        None => config.data_folder_location().join(INTERACTIONS_FILE),
+        Some(file) => config.resolve_configured_path(Path::new(file)),
     }
 }

@@ -21,9 +21,7 @@ use longhaul_model::providers::built_in::{
 };
 
 /// Returns the errors of settings that are valid individually, but not together.
-pub(crate) fn check_setting_combinations(
-    settings: &BTreeMap<String, Setting>,
-) -> Vec<SettingError> {
+pub(crate) fn check_combinations(settings: &BTreeMap<String, Setting>) -> Vec<SettingError> {
     let checks = [
         check_provider_settings,
         check_model_aliases,
@@ -67,9 +65,7 @@ pub(crate) fn setting_error_location(origin: &SettingOrigin) -> String {
         SettingOrigin::Environment(name)
         | SettingOrigin::Dotenv(name)
         | SettingOrigin::Flag(name) => name.clone(),
-        SettingOrigin::Merged(all) => {
-            setting_error_location(all.last().unwrap_or(&SettingOrigin::Default))
-        }
+        SettingOrigin::Merged(both) => setting_error_location(&both[1]),
         SettingOrigin::Default => "the defaults".to_owned(),
     }
 }

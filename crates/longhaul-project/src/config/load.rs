@@ -82,33 +82,25 @@ pub fn load_from_environment(process_env: &ProcessEnv) -> Result<Config, ConfigE
 
 /// Returns an error if the project belongs to another user: its settings and agents would act with
 /// the rights of the user who runs this command.
-fn other_owner_error(
-    process_env: &ProcessEnv,
-    root: &Path,
-    loader: &ConfigLoader,
-) -> Option<SettingError> {
-    let owner = process_env.uid_of_other_owner(root)?;
-    let variable =
-        |name: &str| process_env.var(name).filter(|_| !process_env.from_dotenv.contains(name));
-    let setting = loader.settings.get(TRUST_FOLDERS_KEY);
-    let mut folders = setting.map(|setting| setting.value.to_text_list()).unwrap_or_default();
+fn other_owner_error(env: &ProcessEnv, root: &Path, loader: &ConfigLoader) -> Option<SettingError> {
+    let owner = env.uid_of_other_owner(root)?;
+    let variable = |name: &str| env.var(name).filter(|_| !env.from_dotenv.contains(name));
+    let setting = loader.settings.get(TRUST_FOLDERS_KEY).map(|setting| setting.value.clone());
     let folders_text = variable("LONGHAUL_TRUST_FOLDERS");
-    folders.extend(
-        folders_text
-            .and_then(|text| SettingValueKind::TextList.parse_plain_text(text).ok())
-            .into_iter()
-            .flat_map(|value| value.to_text_list()),
-    );
-    if variable(TRUST_VAR) == Some("1") || folders.iter().any(|folder| Path::new(folder) == root) {
+    let folders_value =
+        folders_text.and_then(|text| SettingValueKind::TextList.parse_plain_text(text).ok());
+    let settings = setting.into_iter().chain(folders_value);
+    let mut folders = settings.flat_map(|value| value.to_text_list());
+    if variable(TRUST_VAR) == Some("1") || folders.any(|folder| Path::new(&folder) == root) {
         return None;
     }
-    let display_path = match process_env.display_path(root) {
-        display_path if display_path.as_os_str().is_empty() => PathBuf::from("."),
-        display_path => display_path,
+    let shown = match env.display_path(root) {
+        shown if shown.as_os_str().is_empty() => PathBuf::from("."),
+        shown => shown,
     };
     let root = escape_to_one_line(&root.display().to_string());
     Some(SettingError {
-        location: display_path.display().to_string(),
+        location: shown.display().to_string(),
         message: format!(
             "this folder belongs to another user (uid {owner}), so it is not used. If you \
              trust that user, add `[trust] folders = [\"{root}\"]` to your user file (`longhaul \
@@ -137,7 +129,7 @@ impl ConfigLoader {
     /// Checks the settings together, and returns the configuration of a program without a project.
     fn into_config(self, process_env: &ProcessEnv, root: PathBuf) -> Result<Config, ConfigError> {
         let errors = match self.errors.is_empty() {
-            true => cross_checks::check_setting_combinations(&self.settings),
+            true => cross_checks::check_combinations(&self.settings),
             // Of invalid values they would report wrong errors.
             false => self.errors,
         };
@@ -184,7 +176,7 @@ impl ConfigLoader {
 
     fn add_config_file(&mut self, process_env: &ProcessEnv, path: &Path, scope: ConfigFileScope) {
         let display_path = process_env.display_path(path);
-        let Some(layer) = load_config_layer(path, &display_path, scope) else {
+        let Some(layer) = load_layer(path, &display_path, scope) else {
             return;
         };
         self.errors.extend(layer.errors);
@@ -280,14 +272,9 @@ pub(crate) enum ConfigFileScope {
 
 /// Loads the configuration file at `path`, shown as `display_path` in messages. `None` means that
 /// there is no file.
-pub(crate) fn load_config_layer(
-    path: &Path,
-    display_path: &Path,
-    scope: ConfigFileScope,
-) -> Option<ConfigLayer> {
+pub(crate) fn load_layer(path: &Path, shown: &Path, scope: ConfigFileScope) -> Option<ConfigLayer> {
     let text = read_config_file(path, scope).transpose()?;
-    let mut layer =
-        ConfigLayer { file: display_path.display().to_string(), ..ConfigLayer::default() };
+    let mut layer = ConfigLayer { file: shown.display().to_string(), ..ConfigLayer::default() };
     match text.map(|text| toml::parse(&text)) {
         Ok(Ok(node)) => layer.collect_table_settings(&[], &node),
         Ok(Err(ParseError { position, message })) => layer.add_setting_error(position, message),
@@ -304,7 +291,7 @@ fn read_config_file(path: &Path, scope: ConfigFileScope) -> Result<Option<String
             project_file::read_file_in_project(root, Path::new(name), FILE_BYTES_MAX)
         }
         (ConfigFileScope::Project | ConfigFileScope::User, _, _) => {
-            project_file::read_file_following_symlinks(path, FILE_BYTES_MAX)
+            project_file::read_any_file(path, FILE_BYTES_MAX)
         }
     };
     let bytes = match bytes {

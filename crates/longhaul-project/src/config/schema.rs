@@ -157,9 +157,9 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     // such as 127.0.0.1:8080.
     key("outbound.allow", SettingValueKind::TextList).with_default("[]"),
     // Delivery target of messages: file:PATH, webhook:URL or command:PROGRAM ARG.
-    key(DELIVER_KEY, SettingValueKind::Any),
+    key(DELIVER_KEY, SettingValueKind::Text(|_| true, "text, such as `file:PATH`")),
     // File for logged interactions.
-    key(LOG_FILE_KEY, SettingValueKind::Any),
+    key(LOG_FILE_KEY, SettingValueKind::Text(|_| true, "the path of a file")),
 ];
 
 /// Meaning of a path in a configuration file.

@@ -16,7 +16,7 @@ use longhaul_model::prices::{PriceError, PriceTable};
 use longhaul_model::providers::built_in::ApiFormat;
 use longhaul_model::providers::{ProviderSettings, RequestHeaders};
 use longhaul_tool::FileLocation;
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use crate::config::env::Env;
 use crate::config::price_overrides;
@@ -268,15 +268,6 @@ impl Config {
     /// Returns the names of the variables whose values are secrets.
     pub fn secret_names(&self) -> Vec<String> {
         self.text_list(SECRETS_KEY)
-    }
-
-    /// Returns the settings of a tool as JSON, without parsing them further.
-    pub fn tool_settings(&self, tool_name: &str) -> Map<String, Json> {
-        let all = self.settings_below("tools").filter_map(|(path, setting)| {
-            let key = path.strip_prefix(tool_name)?.strip_prefix('.')?;
-            Some((key.to_owned(), setting.value.as_json()?.clone()))
-        });
-        all.collect()
     }
 
     /// Returns the settings below a path, each with its path relative to that path.

@@ -131,7 +131,7 @@ pub enum SettingOrigin {
     /// The command-line flag with this name.
     Flag(String),
     /// Several origins whose lists were merged.
-    Merged(Vec<Self>),
+    Merged(Box<[Self; 2]>),
 }
 
 impl SettingOrigin {
@@ -140,7 +140,7 @@ impl SettingOrigin {
         match self {
             Self::ProjectFile(..) | Self::Dotenv(_) => true,
             Self::Default | Self::UserFile(..) | Self::Environment(_) | Self::Flag(_) => false,
-            Self::Merged(all) => all.iter().any(Self::is_from_project_file),
+            Self::Merged(both) => both.iter().any(Self::is_from_project_file),
         }
     }
 }
@@ -154,10 +154,7 @@ impl fmt::Display for SettingOrigin {
             Self::Environment(name) => write!(f, "environment {name}"),
             Self::Dotenv(name) => write!(f, ".env {name}"),
             Self::Flag(name) => write!(f, "flag {name}"),
-            Self::Merged(all) => {
-                let all: Vec<String> = all.iter().map(ToString::to_string).collect();
-                f.write_str(&all.join(" and "))
-            }
+            Self::Merged(both) => write!(f, "{} and {}", both[0], both[1]),
         }
     }
 }
@@ -179,17 +176,9 @@ impl Setting {
                 merged.push(text);
             }
         }
-        let origin = match self.origin {
-            SettingOrigin::Default => other.origin,
-            SettingOrigin::Merged(mut all) => {
-                all.push(other.origin);
-                SettingOrigin::Merged(all)
-            }
-            one @ (SettingOrigin::UserFile(..)
-            | SettingOrigin::ProjectFile(..)
-            | SettingOrigin::Environment(_)
-            | SettingOrigin::Dotenv(_)
-            | SettingOrigin::Flag(_)) => SettingOrigin::Merged(vec![one, other.origin]),
+        let origin = match self.origin == SettingOrigin::Default {
+            true => other.origin,
+            false => SettingOrigin::Merged(Box::new([self.origin, other.origin])),
         };
         Self { value: SettingValue::Json(Json::from(merged)), origin }
     }

@@ -51,27 +51,28 @@ impl McpFile {
 
     /// Loads the `.mcp.json` at this path.
     pub fn load_from_path(path: &Path) -> Self {
-        let file = Self { path: path.to_owned(), ..Self::default() };
-        let broken = |message: String| {
-            let position = None;
-            vec![McpFileRemark { position, message }]
-        };
-        let bytes = match read_mcp_file(path) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return file,
-            Err(message) => {
-                let problems = broken(message);
-                return Self { problems, ..file };
+        let mut file = Self { path: path.to_owned(), ..Self::default() };
+        let root = path.parent().unwrap_or(path);
+        let bytes = project_file::read_file_in_project(root, Path::new(FILE_NAME), BYTES_MAX);
+        let text = match bytes {
+            Ok(bytes) => {
+                file.hash = Some(Hash::digest(&bytes));
+                String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())
             }
+            Err(ProjectFileError::Missing) => return file,
+            Err(error) => Err(error.to_string()),
         };
-        let hash = Some(Hash::digest(&bytes));
-        let Ok(text) = String::from_utf8(bytes) else {
-            let problems = broken("the file is not UTF-8".to_owned());
-            return Self { hash, problems, ..file };
-        };
-        let ParsedMcpFile { servers, problems, notes } = parser::parse_mcp_file(&text);
-        let dotenv_values = referenced_dotenv_values(path, &servers);
-        Self { hash, dotenv_values, servers, problems, notes, ..file }
+        match text {
+            Ok(text) => {
+                let ParsedMcpFile { servers, problems, notes } = parser::parse_mcp_file(&text);
+                let dotenv_values = referenced_dotenv_values(path, &servers);
+                Self { dotenv_values, servers, problems, notes, ..file }
+            }
+            Err(message) => {
+                file.problems.push(McpFileRemark { position: None, message });
+                file
+            }
+        }
     }
 
     /// Returns the names of the servers whose definition is invalid, each with the reason.
@@ -143,18 +144,6 @@ impl McpFile {
     }
 }
 
-fn read_mcp_file(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    let root = path.parent().unwrap_or(path);
-    match project_file::read_file_in_project(root, Path::new(FILE_NAME), BYTES_MAX) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(ProjectFileError::Missing) => Ok(None),
-        Err(ProjectFileError::TooLong(bytes_max)) => {
-            Err(format!("the file is too long: at most {bytes_max} bytes are allowed"))
-        }
-        Err(error) => Err(error.to_string()),
-    }
-}
-
 /// Returns the values of the `.env` next to the file for the variables that the servers use. An
 /// unreadable `.env` has no values.
 fn referenced_dotenv_values(path: &Path, servers: &[McpServerConfig]) -> Env {
@@ -162,7 +151,8 @@ fn referenced_dotenv_values(path: &Path, servers: &[McpServerConfig]) -> Env {
     let mut values = dotenv::load(root).unwrap_or_default().values;
     let enabled = servers.iter().filter(|server| !server.disabled);
     let transports = enabled.filter_map(|server| server.transport.as_ref());
-    let names: BTreeSet<&str> = transports.flat_map(Transport::all_referenced_variables).collect();
-    values.retain(|name, _| names.contains(name.as_str()));
+    let names: BTreeSet<String> =
+        transports.flat_map(Transport::all_referenced_variables).collect();
+    values.retain(|name, _| names.contains(name));
     Env::from_vars(values)
 }

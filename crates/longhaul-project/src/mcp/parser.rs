@@ -97,7 +97,7 @@ impl Diagnostics<'_> {
     /// Parses the servers of the file and adds them to `file`.
     fn parse_servers(&mut self, entry: &TableEntry, file: &mut ParsedMcpFile) {
         let Some(entries) = entry.node.as_table() else {
-            _ = self.report_type_mismatch::<()>(entry, "an object");
+            _ = self.report_mismatch::<()>(entry, "an object");
             return;
         };
         if entries.len() > SERVERS_MAX {
@@ -170,7 +170,7 @@ impl Diagnostics<'_> {
         let timeout = millis.map(Millis).or_else(text).filter(|timeout| timeout.0 > 0);
         timeout.or_else(|| {
             let expected = format!("milliseconds, or a duration such as {DURATION_EXAMPLES}");
-            self.report_type_mismatch(entry, &expected)
+            self.report_mismatch(entry, &expected)
         })
     }
 
@@ -185,7 +185,7 @@ impl Diagnostics<'_> {
         is_valid_name: impl Fn(&str) -> bool,
     ) -> Option<BTreeMap<String, String>> {
         let Some(pairs) = entry.node.as_table() else {
-            return self.report_type_mismatch(entry, "an object of texts");
+            return self.report_mismatch(entry, "an object of texts");
         };
         if pairs.len() > LIST_ITEMS_MAX {
             let message = format!("`{}` has more than {LIST_ITEMS_MAX} entries", entry.key);
@@ -227,7 +227,7 @@ impl Diagnostics<'_> {
                 let port = entry.node.as_integer().and_then(|port| u16::try_from(port).ok());
                 let expected = "a port from 1 to 65535";
                 let port = port.filter(|port| *port > 0);
-                port.or_else(|| diagnostics.report_type_mismatch(entry, expected))
+                port.or_else(|| diagnostics.report_mismatch(entry, expected))
             }),
         };
         if oauth.client_secret.is_some() && fields.get("clientId").is_none() {
@@ -307,14 +307,11 @@ fn parse_transport(fields: &mut Fields<'_, '_, '_>, position: Position) -> Optio
     }
     match is_http {
         true => parse_http_transport(fields, target),
-        false => parse_stdio_transport(fields, target),
+        false => parse_stdio(fields, target),
     }
 }
 
-fn parse_stdio_transport(
-    fields: &mut Fields<'_, '_, '_>,
-    command: &TableEntry,
-) -> Option<Transport> {
+fn parse_stdio(fields: &mut Fields<'_, '_, '_>, command: &TableEntry) -> Option<Transport> {
     let program = fields.diagnostics.any_text(command)?;
     if program.trim().is_empty() || program.contains('\0') {
         let message = "`command` is empty: write the name of a program";

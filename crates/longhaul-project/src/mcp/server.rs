@@ -4,7 +4,7 @@
 //! Invariant: the description contains no values of variables or headers, and no query of a URL.
 //! Settings with expanded variables are never shown, since values may be secrets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -114,36 +114,15 @@ impl Transport {
     }
 
     /// Returns the names of the environment variables that the texts of the transport refer to.
-    pub fn all_referenced_variables(&self) -> Vec<&str> {
-        let texts = self.expandable_texts().into_iter();
-        let mut names: Vec<&str> = texts.flat_map(|text| referenced_variable_names(text)).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+    pub fn all_referenced_variables(&self) -> BTreeSet<String> {
+        let mut transport = self.clone();
+        let texts = transport.expandable_texts().into_iter();
+        texts.flat_map(|text| referenced_variable_names(text).map(str::to_owned)).collect()
     }
 
     /// Returns all texts of the transport that may contain variables.
-    pub(crate) fn expandable_texts(&self) -> Vec<&String> {
+    fn expandable_texts(&mut self) -> Vec<&mut String> {
         match self {
-            Self::Stdio { command, args, env, cwd } => {
-                let texts = [command].into_iter().chain(args).chain(cwd);
-                texts.chain(env.values()).collect()
-            }
-            Self::Http { url, headers, oauth } => {
-                let texts = [url].into_iter().chain(headers.values());
-                texts.chain(expandable_oauth_texts(oauth)).collect()
-            }
-        }
-    }
-
-    /// Returns the transport with each text that may contain variables replaced by the result of
-    /// `fill`.
-    pub(crate) fn try_map_expandable_texts<E>(
-        &self,
-        fill: impl Fn(&String) -> Result<String, E>,
-    ) -> Result<Self, E> {
-        let mut filled = self.clone();
-        let texts: Vec<&mut String> = match &mut filled {
             Self::Stdio { command, args, env, cwd } => {
                 [command].into_iter().chain(args).chain(cwd).chain(env.values_mut()).collect()
             }
@@ -153,18 +132,8 @@ impl Transport {
                 let texts = [client_id, client_secret, client_metadata_url].into_iter().flatten();
                 [url].into_iter().chain(headers.values_mut()).chain(texts).chain(scopes).collect()
             }
-        };
-        for text in texts {
-            *text = fill(text)?;
         }
-        Ok(filled)
     }
-}
-
-/// Returns the texts of OAuth settings that may contain variables.
-pub(crate) fn expandable_oauth_texts(oauth: &OAuthConfig) -> impl Iterator<Item = &String> {
-    let texts = [&oauth.client_id, &oauth.client_secret, &oauth.client_metadata_url];
-    texts.into_iter().flatten().chain(&oauth.scopes)
 }
 
 /// Formats a command as it could be typed in a shell. Arguments with special characters are quoted,
@@ -240,12 +209,12 @@ impl ResolvedMcpServer {
         if let Some(problem) = server.problems.first() {
             return Err(problem.to_string());
         }
-        let Some(transport) = &server.transport else {
-            return Err("the server has no transport".to_owned());
-        };
-        let transport = transport.try_map_expandable_texts(|text| expand_variables(text, env));
-        let transport = transport.map_err(|error| error.to_string())?;
-        if let Some(reason) = invalid_transport_reason(&transport) {
+        let transport = server.transport.clone();
+        let mut transport = transport.ok_or("the server has no transport")?;
+        for text in transport.expandable_texts() {
+            *text = expand_variables(text, env).map_err(|error| error.to_string())?;
+        }
+        if let Some(reason) = invalid_transport_reason(&mut transport) {
             return Err(reason.to_owned());
         }
         let cwd = match &transport {
@@ -258,18 +227,18 @@ impl ResolvedMcpServer {
 
 /// Returns the reason why transport settings are invalid after expansion. `None` means that they
 /// are valid.
-fn invalid_transport_reason(transport: &Transport) -> Option<&'static str> {
+fn invalid_transport_reason(transport: &mut Transport) -> Option<&'static str> {
+    let name_bytes: usize = transport.env_or_header_names().map(str::len).sum();
     let texts = transport.expandable_texts();
-    let bytes = texts.iter().map(|text| text.len());
-    let bytes: usize = bytes.chain(transport.env_or_header_names().map(str::len)).sum();
-    if bytes > BYTES_MAX {
+    if name_bytes + texts.iter().map(|text| text.len()).sum::<usize>() > BYTES_MAX {
         return Some("the settings of the server are longer than 2 MiB after variable expansion");
     }
+    let has_zero_byte = texts.iter().any(|text| text.contains('\0'));
     match transport {
         Transport::Stdio { command, .. } if command.trim().is_empty() => {
             Some("the `command` of the server is empty after variable expansion")
         }
-        Transport::Stdio { .. } if texts.iter().any(|text| text.contains('\0')) => {
+        Transport::Stdio { .. } if has_zero_byte => {
             Some("the command of the server or one of its variables contains a zero byte")
         }
         Transport::Stdio { .. } => None,
@@ -294,7 +263,9 @@ fn invalid_transport_reason(transport: &Transport) -> Option<&'static str> {
 /// valid.
 fn invalid_oauth_reason(oauth: &OAuthConfig) -> Option<&'static str> {
     let document = oauth.client_metadata_url.as_deref();
-    if expandable_oauth_texts(oauth).any(|text| text.contains(char::is_control)) {
+    let texts = [&oauth.client_id, &oauth.client_secret, &oauth.client_metadata_url];
+    let mut texts = texts.into_iter().flatten().chain(&oauth.scopes);
+    if texts.any(|text| text.contains(char::is_control)) {
         Some("a value of the server's `oauth` contains a line break after variable expansion")
     } else if document.is_some_and(|document| !document.starts_with("https://")) {
         Some("the server's `oauth.clientMetadataUrl` is not an https:// URL")
@@ -344,7 +315,8 @@ mod tests {
                 ..OAuthConfig::default()
             },
         };
-        assert_eq!(transport.all_referenced_variables(), ["CLIENT", "PLACE", "TOKEN"]);
+        let names = transport.all_referenced_variables();
+        assert!(names.iter().eq(["CLIENT", "PLACE", "TOKEN"]), "{names:?}");
         assert!(!format!("{transport:?}").contains("s3cret"));
     }
 }

@@ -212,13 +212,9 @@ impl TrustDecisions {
     ///
     /// # Errors
     /// The file can't be written.
-    pub fn record_trust(
-        &self,
-        items: &[&TrustItem],
-        at: Timestamp,
-    ) -> Result<(), PrivateFileError> {
-        self.update_decision_file(|decisions| {
-            for item in items {
+    pub fn record_trust(&self, list: &[&TrustItem], at: Timestamp) -> Result<(), PrivateFileError> {
+        self.update(|decisions| {
+            for item in list {
                 let Ok(files) = &item.files else { continue };
                 decisions.retain(|one| {
                     !self.is_for_same_item(one, item) || !one.is_item_unchanged(item)
@@ -256,7 +252,7 @@ impl TrustDecisions {
         let is_of_project = |one: &TrustDecision| one.project == self.project;
         let count = load_decisions(file)?.iter().filter(|one| is_of_project(one)).count();
         if count > 0 {
-            self.update_decision_file(|decisions| decisions.retain(|one| !is_of_project(one)))?;
+            self.update(|decisions| decisions.retain(|one| !is_of_project(one)))?;
         }
         Ok(count)
     }
@@ -276,10 +272,7 @@ impl TrustDecisions {
 
     /// Changes the decision file under a lock, so that processes do not overwrite each other's
     /// changes.
-    fn update_decision_file(
-        &self,
-        change: impl FnOnce(&mut Vec<TrustDecision>),
-    ) -> Result<(), PrivateFileError> {
+    fn update(&self, change: impl FnOnce(&mut Vec<TrustDecision>)) -> Result<(), PrivateFileError> {
         let file = self.decision_file_path()?;
         let _lock = private_file::lock_private_file(file)?;
         let mut trusted = load_decisions(file)?;

@@ -94,12 +94,17 @@ impl fmt::Display for TrustItem {
 impl TrustItem {
     /// Creates a trust item whose action runs no project files. Trust decisions identify the item
     /// by `title`.
-    pub(crate) fn new(kind: TrustKind, name: &str, title: String, settings: &[&str]) -> Self {
+    pub(crate) fn new(
+        kind: TrustKind,
+        name: &str,
+        title: String,
+        settings: &[impl AsRef<str>],
+    ) -> Self {
         Self {
             kind,
             name: name.to_owned(),
             title,
-            settings_digest: digest_texts(settings.iter().map(|text| text.as_bytes())),
+            settings_digest: digest_texts(settings.iter().map(|text| text.as_ref().as_bytes())),
             files: Ok(BTreeMap::new()),
             lines: Vec::new(),
             used_by: Vec::new(),
@@ -109,21 +114,16 @@ impl TrustItem {
     /// Creates the trust item for a perception command, which returns data about the outside world.
     /// It is started in the folder `root`.
     pub fn for_perception_command(root: &Path, args: &[String]) -> Self {
-        Self::for_command(root, args, |name| format!("the perception command `{name}`"))
+        Self::of_command(root, args, |name| format!("the perception command `{name}`"))
     }
 
     /// Creates the trust item for a command that is started in the folder `root`. `title` makes the
     /// item's title from the formatted command.
-    pub(crate) fn for_command(
-        root: &Path,
-        args: &[String],
-        title: impl Fn(&str) -> String,
-    ) -> Self {
+    pub(crate) fn of_command(root: &Path, args: &[String], title: impl Fn(&str) -> String) -> Self {
         let name = format_argv(args);
         let mut files = CommandFileCollector::new(root);
         files.add_command_files(root, args);
-        let settings: Vec<&str> = args.iter().map(String::as_str).collect();
-        let item = Self::new(TrustKind::Run, &name, title(&name), &settings);
+        let item = Self::new(TrustKind::Run, &name, title(&name), args);
         Self { files: files.file_digests(), ..item.with_description_lines([name]) }
     }
 
@@ -136,8 +136,8 @@ impl TrustItem {
 
     /// Sets the names of the agents or commands that use the trust item.
     #[must_use]
-    pub(crate) fn with_used_by(self, agents_or_commands: Vec<String>) -> Self {
-        Self { used_by: agents_or_commands, ..self }
+    pub(crate) fn with_used_by(self, users: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { used_by: users.into_iter().map(Into::into).collect(), ..self }
     }
 
     /// Returns the paths of the project files that the action runs, as one text. `None` means that

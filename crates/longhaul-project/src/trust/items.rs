@@ -31,15 +31,11 @@ pub const SEND_MESSAGE_TOOL: &str = "send_message";
 const HTTP_FETCH_TOOL: &str = "http_fetch";
 
 /// Returns all items of a project that need trust, each with the agents that use it.
-pub fn discover_trust_items(
-    config: &Config,
-    file: &McpFile,
-    loaded: &LoadedAgents,
-) -> Vec<TrustItem> {
+pub fn discover(config: &Config, file: &McpFile, loaded: &LoadedAgents) -> Vec<TrustItem> {
     let mut items: Vec<TrustItem> = Vec::new();
     let with_users = |item: TrustItem, is_user: &dyn Fn(&Agent) -> bool| {
         let users = loaded.agents.iter().filter(|one| is_user(&one.agent));
-        item.with_used_by(users.map(|one| one.agent.name.to_string()).collect())
+        item.with_used_by(users.map(|one| one.agent.name.to_string()))
     };
     items.extend(TrustItem::for_mcp_servers(file).map(|item| {
         with_users(item, &|agent| {
@@ -123,14 +119,10 @@ pub fn shell_trust_item(agent: &Agent) -> TrustItem {
     let name = format!("{SHELL_TOOL}:{agent}");
     let title = format!("the tool `{SHELL_TOOL}` of agent `{agent}`");
     let line = format!("agent {agent} may run commands on this machine unsandboxed");
-    TrustItem::new(
-        TrustKind::Shell,
-        &name,
-        title,
-        &[&agent_without_rules.definition_hash().to_string()],
-    )
-    .with_description_lines([line])
-    .with_used_by(vec![agent])
+    let digest = agent_without_rules.definition_hash().to_string();
+    TrustItem::new(TrustKind::Shell, &name, title, &[digest])
+        .with_description_lines([line])
+        .with_used_by([agent])
 }
 
 /// Path of the setting with the outbound allowlist (hosts that agents may reach).
@@ -240,7 +232,7 @@ pub fn project_delivery_target(config: &Config) -> Option<DeliveryTarget> {
 /// `None` means that no trust is needed.
 pub fn delivery_trust_item(root: &Path, target: &DeliveryTarget) -> Option<TrustItem> {
     match target {
-        DeliveryTarget::Command(args) => Some(TrustItem::for_command(root, args, |name| {
+        DeliveryTarget::Command(args) => Some(TrustItem::of_command(root, args, |name| {
             format!("the command `{name}` that receives messages")
         })),
         DeliveryTarget::Webhook(url) => {
@@ -248,10 +240,8 @@ pub fn delivery_trust_item(root: &Path, target: &DeliveryTarget) -> Option<Trust
             let name = format!("{target:?}");
             let title = format!("the address `{name}` that receives messages");
             let line = format!("posts every message of the tool send_message to {name}");
-            Some(
-                TrustItem::new(TrustKind::Send, &name, title, &[url.as_str()])
-                    .with_description_lines([line]),
-            )
+            let item = TrustItem::new(TrustKind::Send, &name, title, &[url.as_str()]);
+            Some(item.with_description_lines([line]))
         }
         DeliveryTarget::File(_) => None,
     }
@@ -264,13 +254,10 @@ pub fn outbound_trust_item(config: &Config) -> Option<TrustItem> {
     if allow.is_empty() || !is_set_by_project(config, ALLOW_KEY) {
         return None;
     }
-    let digest_parts: Vec<&str> = allow.iter().map(String::as_str).collect();
     let line = format!("allows requests to {}", allow.join(", "));
     let title = format!("the list `{ALLOW_KEY}`");
-    Some(
-        TrustItem::new(TrustKind::Open, ALLOW_KEY, title, &digest_parts)
-            .with_description_lines([line]),
-    )
+    let item = TrustItem::new(TrustKind::Open, ALLOW_KEY, title, &allow);
+    Some(item.with_description_lines([line]))
 }
 
 /// Returns the trust item for the project's server settings that allow more access than the
@@ -286,15 +273,9 @@ pub fn server_trust_item(config: &Config) -> Option<TrustItem> {
     if lines.is_empty() {
         return None;
     }
-    let digest_parts: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let used_by = ["longhaul serve", "longhaul dev"].map(str::to_owned);
-    let item = TrustItem::new(
-        TrustKind::Open,
-        "[server]",
-        "the table `[server]`".to_owned(),
-        &digest_parts,
-    );
-    Some(item.with_used_by(used_by.to_vec()).with_description_lines(lines))
+    let title = "the table `[server]`".to_owned();
+    let item = TrustItem::new(TrustKind::Open, "[server]", title, &lines);
+    Some(item.with_used_by(["longhaul serve", "longhaul dev"]).with_description_lines(lines))
 }
 
 /// Returns lines that describe the access to the server that the project's settings allow in
@@ -319,9 +300,8 @@ pub fn folder_inbox_trust_item(name: &str, agent: &str) -> TrustItem {
     let path = format!("{INBOX_FOLDER}/{name}");
     let title = format!("the folder inbox `{path}`");
     let line = format!("runs the agent `{agent}` on every file in {path}");
-    let used_by = ["longhaul worker", "longhaul serve", "longhaul dev"].map(str::to_owned);
     TrustItem::new(TrustKind::Open, &path, title, &[name, agent])
-        .with_used_by(used_by.to_vec())
+        .with_used_by(["longhaul worker", "longhaul serve", "longhaul dev"])
         .with_description_lines([line])
 }
 

@@ -33,7 +33,7 @@ impl TrustItem {
         Some(Self {
             settings_digest: digest_texts([&hash.bytes()[..]].into_iter().chain(dotenv)),
             files: files_run_by_servers(file, &file.servers).and_then(|files| files.file_digests()),
-            ..Self::new(TrustKind::Run, FILE_NAME, title, &[]).with_description_lines(lines)
+            ..Self::new(TrustKind::Run, FILE_NAME, title, &[""; 0]).with_description_lines(lines)
         })
     }
 }
@@ -99,15 +99,21 @@ fn describe_server(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
     if let Transport::Stdio { cwd: Some(cwd), .. } = transport {
         lines.push(format!("  started in: {}", format_argv([cwd])));
     }
-    let label = match transport {
-        Transport::Http { .. } => "headers",
-        Transport::Stdio { .. } => "variables",
+    let (label, command_texts, url) = match transport {
+        Transport::Stdio { command, args, cwd, .. } => {
+            let texts: Vec<&String> = [command].into_iter().chain(args).chain(cwd).collect();
+            ("variables", texts, None)
+        }
+        Transport::Http { url, .. } => ("headers", Vec::new(), Some(url)),
     };
     let variables = transport.all_referenced_variables();
-    let command_variables = command_variable_names(transport);
-    let is_shown = |name: &str| command_variables.contains(&name) && !is_secret_name(name);
-    let dotenv_values = variables.iter().copied();
-    let dotenv_values = dotenv_values.filter_map(|name| Some((name, dotenv.var(name)?)));
+    // The variables that determine the server's command and its working directory are shown.
+    let is_shown = |name: &str| {
+        let mut names = command_texts.iter().flat_map(|text| referenced_variable_names(text));
+        names.any(|other| other == name) && !is_secret_name(name)
+    };
+    let variables: Vec<&str> = variables.iter().map(String::as_str).collect();
+    let dotenv_values = variables.iter().filter_map(|name| Some((*name, dotenv.var(name)?)));
     let (shown, hidden): (Vec<_>, Vec<_>) = dotenv_values.partition(|(name, _)| is_shown(name));
     for (label, names) in [
         (label, transport.env_or_header_names().collect::<Vec<_>>()),
@@ -125,29 +131,13 @@ fn describe_server(server: &McpServerConfig, dotenv: &Env) -> Vec<String> {
         let value = format_argv([&value.to_owned()]);
         lines.push(format!("  set by .env of this project: {name}={value}"));
     }
-    lines.extend(describe_expanded_url(transport, dotenv));
+    // Scheme and host of a URL are not secret.
+    if let Some(url) = url
+        && referenced_variable_names(url).any(|name| dotenv.var(name).is_some())
+        && let Ok(expanded_url) = expand_set_variables(url, dotenv)
+    {
+        let origin = format_argv([&url_origin(&expanded_url)]);
+        lines.push(format!("  URL of the server after expansion: {origin}"));
+    }
     lines
-}
-
-/// Returns the variables that determine the server's command and its working directory.
-fn command_variable_names(transport: &Transport) -> Vec<&str> {
-    let Transport::Stdio { command, args, cwd, .. } = transport else {
-        return Vec::new();
-    };
-    let texts = [command].into_iter().chain(args).chain(cwd);
-    texts.flat_map(|text| referenced_variable_names(text)).collect()
-}
-
-/// Returns a line with the scheme and host of a server's URL after expansion with `.env`, which are
-/// not secret. `None` means that the server has no URL with a variable of `.env`.
-fn describe_expanded_url(transport: &Transport, dotenv: &Env) -> Option<String> {
-    let Transport::Http { url, .. } = transport else {
-        return None;
-    };
-    referenced_variable_names(url).find_map(|name| dotenv.var(name))?;
-    let expanded_url = expand_set_variables(url, dotenv).ok()?;
-    Some(format!(
-        "  URL of the server after expansion: {}",
-        format_argv([&url_origin(&expanded_url)])
-    ))
 }

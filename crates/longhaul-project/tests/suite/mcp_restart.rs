@@ -77,7 +77,7 @@ async fn a_trusted_change_of_a_server_applies_to_its_next_call() {
         let config = config.clone();
         move |file: &McpFile| -> Arc<dyn McpClient> {
             let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-            mcp_servers::create_mcp_client(&config, file, &clock)
+            mcp_servers::new_client(&config, file, &clock)
         }
     };
     let client = create_client(&file);

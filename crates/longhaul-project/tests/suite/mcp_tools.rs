@@ -269,7 +269,7 @@ async fn a_missing_login_names_how_runs_resume() {
     let file = McpFile::load(&config);
     let item = TrustItem::for_mcp_servers(&file).unwrap();
     TrustDecisions::new(&config).record_trust(&[&item], Timestamp::from_micros(1)).unwrap();
-    let client = mcp_servers::create_mcp_client(&config, &file, &clock);
+    let client = mcp_servers::new_client(&config, &file, &clock);
     let run = RunClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
     let error = client.list_server_tools("far", None, run).await.unwrap_err();
     for expected in ["run `longhaul mcp login far`", "`longhaul resume`."] {

@@ -37,11 +37,7 @@ impl RuntimeRegistrations {
         }
     }
 
-    pub(crate) fn add_context_provider(
-        &mut self,
-        name: String,
-        provider: Arc<dyn ContextProvider>,
-    ) {
+    pub(crate) fn add_context(&mut self, name: String, provider: Arc<dyn ContextProvider>) {
         if self.context_providers.insert(name.clone(), provider).is_some() {
             self.first_duplicate = Some(("context provider", name));
         }

@@ -119,10 +119,7 @@ impl fmt::Debug for HandlerTool {
 impl HandlerTool {
     /// Builds the argument of the handler's function from the task of the run. Fails if the task is
     /// not one for this handler.
-    async fn build_handler_request(
-        &self,
-        ctx: &ToolContext,
-    ) -> Result<HandlerRequest, ToolFailure> {
+    async fn build_request(&self, ctx: &ToolContext) -> Result<HandlerRequest, ToolFailure> {
         let journaled = JournaledHandlerCalls::read_journal(&*self.store, ctx.run).await;
         let journaled = journaled.map_err(|error| ToolFailure::transient(error.to_string()))?;
         // If the task named another model, that model would make this call.
@@ -166,7 +163,7 @@ impl Tool for HandlerTool {
     }
 
     async fn call(&self, _input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let request = self.build_handler_request(ctx).await?;
+        let request = self.build_request(ctx).await?;
         let (function, progress) = (Arc::clone(&self.function), Arc::clone(&ctx.progress));
         let call = async move { function(request, progress).await };
         match self.threads.run_handler_call(self.agent.as_str(), ctx.run, call).await {
@@ -212,7 +209,7 @@ impl HandlerModel {
         let journaled = journaled.map_err(store_error_to_failure)?;
         if let Some(output) = journaled.result {
             let result = self.full_output_text(output).await.map_err(store_error_to_failure)?;
-            return final_reply_block_and_run_output(&result).map_err(|reason| {
+            return reply_and_output(&result).map_err(|reason| {
                 let message = format!("the handler's result can't be read: {reason}");
                 Failure::new(FailureClass::HandlerFailed, message)
             });
@@ -245,9 +242,7 @@ impl HandlerModel {
 
 /// Returns the content block that ends the run with a journaled result, and the run's output if the
 /// result is a `Response`.
-fn final_reply_block_and_run_output(
-    result: &str,
-) -> serde_json::Result<(Block, Option<RunOutput>)> {
+fn reply_and_output(result: &str) -> serde_json::Result<(Block, Option<RunOutput>)> {
     Ok(match serde_json::from_str(result)? {
         HandlerResult::Value(output) => {
             let finish_input = RawJson::parse(format!("{{\"output\":{}}}", output.as_str()))?;

@@ -130,7 +130,7 @@ impl Response {
 
     /// Sets the structured result.
     pub fn data(mut self, data: impl Serialize) -> Self {
-        self.output.data = self.serialize_response_field("the data", &data);
+        self.output.data = self.serialize_field("the data", &data);
         self
     }
 
@@ -148,17 +148,13 @@ impl Response {
 
     /// Adds an artifact, such as a reference to a file that the handler wrote.
     pub fn artifact(mut self, artifact: impl Serialize) -> Self {
-        let artifact = self.serialize_response_field("an artifact", &artifact);
+        let artifact = self.serialize_field("an artifact", &artifact);
         self.output.artifacts.extend(artifact);
         self
     }
 
     /// Serializes a part of the response. `None` means that an error was recorded.
-    fn serialize_response_field(
-        &mut self,
-        part_name: &str,
-        value: &impl Serialize,
-    ) -> Option<RawJson> {
+    fn serialize_field(&mut self, part_name: &str, value: &impl Serialize) -> Option<RawJson> {
         match serde_json::to_string(value).and_then(RawJson::parse) {
             Ok(json) => Some(json),
             Err(error) => {

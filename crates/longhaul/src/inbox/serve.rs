@@ -8,7 +8,6 @@ use async_trait::async_trait;
 use longhaul_api::run::RunView;
 use longhaul_core::id::{IdError, InboxName, LaneKey, RunId};
 use longhaul_core::port::records::DueOutboxMessage;
-use longhaul_core::port::store::StoreWatcher;
 use longhaul_core::status::{RunError, Status};
 use longhaul_core::task::TaskSource;
 use longhaul_core::time::Millis;
@@ -169,7 +168,7 @@ impl ServedInbox {
             };
             let mut waiting = std::mem::take(&mut postponed);
             if places > 0 {
-                waiting.extend(self.claim_new_tasks(places, &waiting).await);
+                waiting.extend(self.claim_tasks(places, &waiting).await);
             }
             let (created, failed) = self.submit_waiting_tasks(waiting, &mut postponed).await;
             intake.add_places(created.len());
@@ -236,11 +235,7 @@ impl ServedInbox {
 
     /// Claims tasks from the inbox, and returns those that are not in `waiting`, the claimed tasks
     /// that are not submitted yet.
-    async fn claim_new_tasks(
-        &self,
-        count: usize,
-        waiting: &[UnsubmittedTask],
-    ) -> Vec<UnsubmittedTask> {
+    async fn claim_tasks(&self, count: usize, waiting: &[UnsubmittedTask]) -> Vec<UnsubmittedTask> {
         // The inbox may return the waiting tasks again, and they must not displace new ones.
         let limit = count + waiting.len();
         let filter = ClaimFilter {
@@ -393,19 +388,14 @@ impl ServedInbox {
             if let Err(error) = deliver_due_messages(services, &endpoint, self).await {
                 tracing::warn!(inbox = %self.name, %error, "the messages about ended runs can't be read from the store");
             }
-            self.wait_for_store_change(&mut *watch).await;
-        }
-    }
-
-    /// Waits for a change of the store, for about `POLL_INTERVAL` at most.
-    async fn wait_for_store_change(&self, watch: &mut dyn StoreWatcher) {
-        tokio::select! {
-            biased;
-            changed = watch.wait_for_change() => match changed {
-                Ok(()) => self.sleep(MIN_WATCH_INTERVAL).await,
-                Err(_) => self.sleep(POLL_INTERVAL).await,
-            },
-            () = self.sleep(POLL_INTERVAL) => {}
+            tokio::select! {
+                biased;
+                changed = watch.wait_for_change() => match changed {
+                    Ok(()) => self.sleep(MIN_WATCH_INTERVAL).await,
+                    Err(_) => self.sleep(POLL_INTERVAL).await,
+                },
+                () = self.sleep(POLL_INTERVAL) => {}
+            }
         }
     }
 

@@ -113,7 +113,7 @@ impl RuntimeBuilder {
         provider: impl ContextProvider + 'static,
     ) -> Self {
         let provider = Arc::new(provider);
-        self.registrations.add_context_provider(name.into(), provider);
+        self.registrations.add_context(name.into(), provider);
         self
     }
 

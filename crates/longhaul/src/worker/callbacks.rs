@@ -132,7 +132,7 @@ impl CallbackWorkerHooks {
     pub(crate) async fn on_task_complete(&self, run: &RunRow) {
         if let Some(callback) = self.callbacks.complete.clone() {
             let run = run.clone();
-            self.call_on_callback_thread("on_task_complete", move || callback(&run)).await;
+            self.call_back("on_task_complete", move || callback(&run)).await;
         }
     }
 
@@ -140,7 +140,7 @@ impl CallbackWorkerHooks {
     /// inbox has recorded that.
     pub(crate) async fn on_task_error(&self, task: FailedTask) {
         if let Some(callback) = self.callbacks.error.clone() {
-            self.call_on_callback_thread("on_task_error", move || callback(&task)).await;
+            self.call_back("on_task_error", move || callback(&task)).await;
         }
     }
 
@@ -156,11 +156,7 @@ impl CallbackWorkerHooks {
     }
 
     /// Calls a function on the callback thread, and waits at most `CALLBACK_WAIT` until it returns.
-    async fn call_on_callback_thread(
-        &self,
-        name: &'static str,
-        function: impl FnOnce() + Send + 'static,
-    ) {
+    async fn call_back(&self, name: &'static str, function: impl FnOnce() + Send + 'static) {
         let (done, receiver) = oneshot::channel();
         let is_late = Arc::clone(&self.is_late);
         let call = move || {
@@ -195,7 +191,7 @@ impl CallbackWorkerHooks {
 impl WorkerHooks for CallbackWorkerHooks {
     async fn on_run_claimed(&self, run: RunId) {
         if let Some(callback) = self.callbacks.start.clone() {
-            self.call_on_callback_thread("on_task_start", move || callback(run)).await;
+            self.call_back("on_task_start", move || callback(run)).await;
         }
     }
 
@@ -213,7 +209,7 @@ impl WorkerHooks for CallbackWorkerHooks {
 
     async fn on_no_run_found(&self) {
         if let Some(callback) = self.callbacks.empty.clone() {
-            self.call_on_callback_thread("on_empty", move || callback()).await;
+            self.call_back("on_empty", move || callback()).await;
         }
     }
 }

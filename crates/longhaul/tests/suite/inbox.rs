@@ -1,10 +1,10 @@
-//! Tests of external inboxes: closures, and inboxes that misbehave.
+//! Tests of external inboxes, also of those that misbehave.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longhaul::inbox::{self, ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
+use longhaul::inbox::{ClaimFilter, Inbox, InboxError, InboxTask, TaskFailure};
 use longhaul::{HandlerError, RunId, RunView, Runtime, Status, Task, WorkerHandle, async_trait};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -82,8 +82,42 @@ fn end_text(id: &str, result: Result<&RunView, &TaskFailure>) -> String {
     }
 }
 
+/// An inbox whose tasks a function of the test returns. It records their ends.
+struct TestInbox<F> {
+    name: &'static str,
+    claim: F,
+    ends: Log,
+}
+
+impl<F> std::fmt::Debug for TestInbox<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+#[async_trait]
+impl<F: Fn() -> Vec<InboxTask> + Send + Sync + 'static> Inbox for TestInbox<F> {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    async fn claim(&self, _: &ClaimFilter) -> Result<Vec<InboxTask>, InboxError> {
+        Ok((self.claim)())
+    }
+
+    async fn complete(&self, id: &str, run: &RunView) -> Result<(), InboxError> {
+        self.ends.add(end_text(id, Ok(run)));
+        Ok(())
+    }
+
+    async fn fail(&self, id: &str, failure: &TaskFailure) -> Result<(), InboxError> {
+        self.ends.add(end_text(id, Err(failure)));
+        Ok(())
+    }
+}
+
 #[tokio::test]
-async fn the_tasks_of_a_closure_become_runs_and_their_ends_are_reported() {
+async fn the_tasks_of_an_inbox_become_runs_and_their_ends_are_reported() {
     let runtime = runtime(&Arc::default()).await;
     let tasks = vec![
         task("a", "Hello."),
@@ -93,10 +127,8 @@ async fn the_tasks_of_a_closure_become_runs_and_their_ends_are_reported() {
     ];
     let pending_tasks = Mutex::new(tasks);
     let log = Log::default();
-    let end_log = log.clone();
-    let notes =
-        inbox::from_fn("notes", move |_| std::mem::take(&mut *pending_tasks.lock().unwrap()))
-            .on_end(move |id, result| end_log.add(end_text(id, result)));
+    let claim = move || std::mem::take(&mut *pending_tasks.lock().unwrap());
+    let notes = TestInbox { name: "notes", claim, ends: log.clone() };
     let worker = runtime.worker().source(notes).spawn();
     let mut texts = log.wait_for(4).await;
     texts.sort();
@@ -112,12 +144,12 @@ async fn a_task_that_is_claimed_again_is_executed_once() {
     // Each worker claims the task again, as after a crash.
     for _ in 0..3 {
         let claims = Log::default();
-        let (claim_log, end_log) = (claims.clone(), ends.clone());
-        let source = inbox::from_fn("notes", move |_| {
+        let claim_log = claims.clone();
+        let claim = move || {
             claim_log.add("claim");
             vec![task("a", "Hello.")]
-        });
-        let source = source.on_end(move |id, result| end_log.add(end_text(id, result)));
+        };
+        let source = TestInbox { name: "notes", claim, ends: ends.clone() };
         let worker = runtime.worker().source(source).spawn();
         // The second claim comes after the first one was submitted.
         claims.wait_for(2).await;
@@ -411,27 +443,9 @@ async fn the_types_and_the_filter_of_a_worker_reach_its_inboxes() {
 }
 
 #[tokio::test]
-async fn closures_that_never_return_do_not_stop_the_worker() {
-    let runtime = runtime(&Arc::default()).await;
-    let (release_sender, release_receiver) = std::sync::mpsc::channel::<()>();
-    let (release_receiver, log) = (Mutex::new(release_receiver), Log::default());
-    let claims = log.clone();
-    let stuck_inbox = inbox::from_fn("stuck", move |_| {
-        claims.add("claim");
-        _ = release_receiver.lock().unwrap().recv();
-        Vec::new()
-    });
-    let worker = runtime.worker().source(stuck_inbox).spawn();
-    log.wait_for(1).await;
-    let other_run = runtime.submit(Task::new("echo").input("x")).await.unwrap();
-    assert_eq!(other_run.wait().await.unwrap().text().unwrap(), "x");
-    tokio::time::timeout(TIMEOUT, worker.stop()).await.expect("the worker stops").unwrap();
-    drop(release_sender);
-}
-
-#[tokio::test]
 async fn an_invalid_inbox_name_is_an_error_of_the_worker() {
     let runtime = runtime(&Arc::default()).await;
-    let worker = runtime.worker().source(inbox::from_fn("two\nlines", |_| Vec::new())).spawn();
+    let inbox = TestInbox { name: "two\nlines", claim: Vec::new, ends: Log::default() };
+    let worker = runtime.worker().source(inbox).spawn();
     assert_eq!(worker.stop().await.unwrap_err().code(), "invalid_name");
 }
