@@ -15,7 +15,7 @@ use crate::report::Report;
 /// Number of tasks that are driven at the same time.
 const CONCURRENCY: u32 = 32;
 
-/// Number of rounds of a rate, of which the fastest counts.
+/// How often each rate is measured. The fastest measurement counts.
 const ROUNDS: u32 = 3;
 
 /// Number of claims of an idle worker that are measured.

@@ -6,7 +6,7 @@
 use clap::Args;
 use longhaul_api::gate::{AnswerOutcomeKind, AnswerResponse, GateView};
 use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision};
-use longhaul_core::raw::{RawJson, check_json_parses};
+use longhaul_core::raw::RawJson;
 
 use crate::client::Client;
 use crate::environment::caller_name;
@@ -14,8 +14,9 @@ use crate::error::{CliError, fail};
 use crate::event_printer::first_line;
 use crate::exit::Exit;
 use crate::form_prompt::{FormPrompt, answer_command};
-use crate::format::scope_phrase;
-use crate::gate_card::full_gate_card;
+use crate::format::{count_with_noun, scope_phrase};
+use crate::gate_card::{self, gate_card};
+use crate::task_args::parse_json;
 use crate::{output, resolve};
 
 /// Maximum length of an answer, in bytes.
@@ -81,7 +82,7 @@ impl AnswerCommand {
                 return Err(CliError::usage_error("the answer must not be empty").into());
             }
             let answer = new_answer(GateDecision::Answer(text));
-            GateAnswerSender { client, gate, json: self.json }.send_answer(answer).await
+            send_answer(client, &gate, answer, self.json).await
         })
     }
 }
@@ -91,7 +92,7 @@ fn ask_for_answer(gate: &GateView) -> anyhow::Result<String> {
     if !output::is_interactive() {
         return fail("the answer is missing", "answer the question", answer_command(gate));
     }
-    full_gate_card(gate).iter().for_each(|line| output::eprint_line(line));
+    gate_card(gate, gate_card::FULL).iter().for_each(|line| output::eprint_line(line));
     let Some(mut form) = FormPrompt::for_gate(gate) else {
         return Ok(output::ask_for_line("answer:").unwrap_or_default());
     };
@@ -110,7 +111,7 @@ impl RejectCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let answer = Answer { note: self.note.clone(), ..new_answer(GateDecision::Reject) };
         resolve::with_resolved_gate(&self.gate, async |client, gate| {
-            GateAnswerSender { client, gate, json: self.json }.send_answer(answer).await
+            send_answer(client, &gate, answer, self.json).await
         })
     }
 }
@@ -133,71 +134,64 @@ pub(crate) fn parse_json_option(option: &str, argument: &str) -> anyhow::Result<
         "-" => output::read_stdin(ANSWER_BYTES_MAX, "the JSON")?,
         argument => argument.to_owned(),
     };
-    let check_result = check_json_parses(text.trim()).map_err(|error| error.to_string());
-    let parse = || RawJson::parse(text.trim()).map_err(|error| error.to_string());
-    check_result.and_then(|()| parse()).map_err(|error| {
+    parse_json(text.trim()).map_err(|error| {
         let message = format!("{option} is not valid JSON: {error}");
         let example = format!("{option} '{{\"path\": \"a.txt\"}}'");
         CliError::usage_error(message).with_hint("quote the JSON", example).into()
     })
 }
 
-/// A gate that is about to be answered, and how to send and print the answer.
-pub(crate) struct GateAnswerSender<'a> {
-    pub(crate) client: &'a Client,
-    pub(crate) gate: GateView,
-    pub(crate) json: bool,
+/// Sends an answer to a gate and prints the outcome. The answer carries the digest of the gate as
+/// it was read, so the engine rejects the answer if the gate has changed since.
+pub(crate) async fn send_answer(
+    client: &Client,
+    gate: &GateView,
+    answer: Answer,
+    json: bool,
+) -> anyhow::Result<Exit> {
+    let action = match (&answer.decision, answer.scope) {
+        (GateDecision::Approve, AnswerScope::Once) => "Approved".to_owned(),
+        (GateDecision::Approve, scope) => format!("Approved {}", scope_phrase(scope)),
+        (GateDecision::Edit(_), _) => "Approved with your change".to_owned(),
+        (GateDecision::Reject, _) => "Rejected".to_owned(),
+        (GateDecision::Answer(_), _) => "Answered".to_owned(),
+        (GateDecision::Complete, _) => "Completed".to_owned(),
+    };
+    let needs_digest = matches!(answer.decision, GateDecision::Approve | GateDecision::Edit(_));
+    let answer = Answer { digest: gate.digest.filter(|_| needs_digest), ..answer };
+    let response = client.answer_gate(gate, answer).await?;
+    if json {
+        output::print_json(&response.gate)?;
+    } else {
+        // The answer has taken effect, even if what follows can't be read.
+        output::print_text(&format!("{action}: {}", gate_summary_text(&response.gate)))?;
+        output::print_text(&run_continuation_text(client, &response).await?)?;
+    }
+    Ok(Exit::Done)
 }
 
-impl GateAnswerSender<'_> {
-    /// Sends the answer and prints the outcome. The answer carries the digest of the gate as it was
-    /// read, so the engine rejects the answer if the gate has changed since.
-    pub(crate) async fn send_answer(self, answer: Answer) -> anyhow::Result<Exit> {
-        let approved = answer.scope == AnswerScope::Once;
-        let (action_text, digest) = match &answer.decision {
-            GateDecision::Approve if approved => ("Approved".to_owned(), self.gate.digest),
-            GateDecision::Approve => {
-                (format!("Approved {}", scope_phrase(answer.scope)), self.gate.digest)
-            }
-            GateDecision::Edit(_) => ("Approved with your change".to_owned(), self.gate.digest),
-            GateDecision::Reject => ("Rejected".to_owned(), None),
-            GateDecision::Answer(_) => ("Answered".to_owned(), None),
-            GateDecision::Complete => ("Completed".to_owned(), None),
-        };
-        let answer = Answer { digest, ..answer };
-        let response = self.client.answer_gate(&self.gate, answer).await?;
-        if self.json {
-            output::print_json(&response.gate)?;
-        } else {
-            // The answer has taken effect, even if what follows can't be read.
-            output::print_text(&format!("{action_text}: {}", gate_summary_text(&response.gate)))?;
-            output::print_text(&self.run_continuation_text(&response).await?)?;
-        }
-        Ok(Exit::Done)
+/// Returns a sentence about the run of the answered gate: when it continues or what it needs.
+async fn run_continuation_text(
+    client: &Client,
+    response: &AnswerResponse,
+) -> anyhow::Result<String> {
+    let AnswerResponse { outcome, seq, gate } = response;
+    let run = gate.run;
+    if *outcome == AnswerOutcomeKind::Voted {
+        let (votes, required) = (gate.answers.len(), gate.approvers);
+        return Ok(format!("{votes} of {required} people have agreed; {run} still waits."));
     }
-
-    /// Returns a sentence about the run of the answered gate: when it continues or what it needs.
-    async fn run_continuation_text(&self, response: &AnswerResponse) -> anyhow::Result<String> {
-        let AnswerResponse { outcome, seq, gate } = response;
-        let run = gate.run;
-        if *outcome == AnswerOutcomeKind::Voted {
-            let (votes, required) = (gate.answers.len(), gate.approvers);
-            return Ok(format!("{votes} of {required} people have agreed; {run} still waits."));
-        }
-        let open_gates = self.client.list_open_gates(run).await?.len();
-        if open_gates > 0 {
-            let noun = if open_gates == 1 { "answer" } else { "answers" };
-            return Ok(format!(
-                "{run} waits for {open_gates} more {noun}. To list them: longhaul gates --run {run}"
-            ));
-        }
-        Ok(match self.client.has_process_driving_runs().await? {
-            true => format!("{run} resumes at event {seq}."),
-            false => format!(
-                "{run} resumes at event {seq} when a worker drives it. To drive it: longhaul watch {run}"
-            ),
-        })
+    let open_gates = client.list_open_gates(run).await?.len();
+    if open_gates > 0 {
+        let answers = count_with_noun(open_gates as u64, "more answer");
+        return Ok(format!("{run} waits for {answers}. To list them: longhaul gates --run {run}"));
     }
+    Ok(match client.has_process_driving_runs().await? {
+        true => format!("{run} resumes at event {seq}."),
+        false => format!(
+            "{run} resumes at event {seq} when a worker drives it. To drive it: longhaul watch {run}"
+        ),
+    })
 }
 
 /// Returns what the gate is about: the tool call with its input, or the question.

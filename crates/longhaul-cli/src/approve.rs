@@ -7,14 +7,12 @@ use clap::builder::{PossibleValue, TypedValueParser};
 use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, has_submit_again_tag};
 
-use crate::answer::{
-    DIGEST_CHARS, GateAnswerSender, new_answer, parse_json_option, short_gate_digest,
-};
+use crate::answer::{DIGEST_CHARS, new_answer, parse_json_option, send_answer, short_gate_digest};
 use crate::error::{CliError, fail};
 use crate::exit::Exit;
 use crate::form_prompt::answer_command;
 use crate::format::{name_parser, rule_pattern_text, scope_phrase};
-use crate::gate_card::full_gate_card;
+use crate::gate_card::{self, gate_card};
 use crate::{output, resolve, sanitize};
 
 const EXAMPLES: &str = "Examples:
@@ -89,7 +87,7 @@ impl ApproveCommand {
             }
             let scope = self.scope;
             let answer = Answer { scope, note: self.note.clone(), payload, ..new_answer(decision) };
-            GateAnswerSender { client, gate, json: self.json }.send_answer(answer).await
+            send_answer(client, &gate, answer, self.json).await
         })
     }
 
@@ -103,9 +101,20 @@ impl ApproveCommand {
             return Ok(true);
         }
         if !output::is_interactive() || self.edit.as_deref() == Some("-") {
-            return Err(no_terminal_to_show_gate_error(gate).into());
+            let id = gate.id;
+            let message = format!(
+                "only what was shown can be approved, and there is no terminal to show {id} on"
+            );
+            let mut error = CliError::usage_error(message)
+                .with_hint("show the gate", format!("longhaul gates show {id}"));
+            if let Some(digest) = short_gate_digest(gate) {
+                let command = format!("longhaul approve {id} --digest {digest}");
+                error = error.with_hint("approve this digest", command);
+            }
+            let command = format!("longhaul approve {id} --yes");
+            return Err(error.with_hint("or approve without review", command).into());
         }
-        full_gate_card(gate).iter().for_each(|line| output::eprint_line(line));
+        gate_card(gate, gate_card::FULL).iter().for_each(|line| output::eprint_line(line));
         if let GateDecision::Edit(edited) = decision {
             output::eprint_line(&format!(
                 "  the call gets this input instead: {}",
@@ -131,54 +140,27 @@ fn check_gate_approvable(gate: &GateView) -> anyhow::Result<()> {
         "{id} can't be approved; valid decisions: {}; question: {question}",
         decisions.join(" or ")
     );
-    let failure = CliError::usage_error(message);
-    Err(match has_submit_again_tag(&gate.tags) {
-        true => failure.with_hint("cancel the run", format!("longhaul cancel {}", gate.run)),
-        false => failure.with_hint("answer the question", answer_command(gate)),
+    match has_submit_again_tag(&gate.tags) {
+        true => fail(message, "cancel the run", format!("longhaul cancel {}", gate.run)),
+        false => fail(message, "answer the question", answer_command(gate)),
     }
-    .into())
-}
-
-/// Returns the error for an approval without a terminal on which the gate could be shown.
-fn no_terminal_to_show_gate_error(gate: &GateView) -> CliError {
-    let id = gate.id;
-    let failure = CliError::usage_error(format!(
-        "only what was shown can be approved, and there is no terminal to show {id} on"
-    ))
-    .with_hint("show the gate", format!("longhaul gates show {id}"));
-    let failure = match short_gate_digest(gate) {
-        Some(digest) => failure
-            .with_hint("approve this digest", format!("longhaul approve {id} --digest {digest}")),
-        None => failure,
-    };
-    failure.with_hint("or approve without review", format!("longhaul approve {id} --yes"))
 }
 
 /// Checks that `prefix` is the start of the gate's current digest (hash of the content to approve).
 fn check_digest_prefix(gate: &GateView, prefix: &str) -> anyhow::Result<()> {
     let id = gate.id;
-    let show = ("show the gate", format!("longhaul gates show {id}"));
-    let is_hex = prefix.chars().all(|c| c.is_ascii_hexdigit());
-    let (message, (label, command)) = match gate.digest {
-        None => (
-            format!("{id} has no digest, because it has no call input"),
-            ("approve the gate", format!("longhaul approve {id} --yes")),
-        ),
-        Some(_) if !is_hex || prefix.len() < DIGEST_CHARS => (
-            format!(
-                "--digest {prefix} is invalid: give {DIGEST_CHARS} or more hex digits of the digest"
-            ),
-            show,
-        ),
-        Some(digest) if digest.to_string().starts_with(&prefix.to_ascii_lowercase()) => {
-            return Ok(());
-        }
-        Some(_) => (
-            format!(
-                "--digest {prefix} does not match the digest of {id}: the call input may have changed"
-            ),
-            show,
-        ),
+    let Some(digest) = gate.digest else {
+        let message = format!("{id} has no digest, because it has no call input");
+        return fail(message, "approve the gate", format!("longhaul approve {id} --yes"));
     };
-    fail(message, label, command)
+    let is_hex = prefix.chars().all(|c| c.is_ascii_hexdigit());
+    let problem = if !is_hex || prefix.len() < DIGEST_CHARS {
+        format!("is invalid: give {DIGEST_CHARS} or more hex digits of the digest")
+    } else if digest.to_string().starts_with(&prefix.to_ascii_lowercase()) {
+        return Ok(());
+    } else {
+        format!("does not match the digest of {id}: the call input may have changed")
+    };
+    let message = format!("--digest {prefix} {problem}");
+    fail(message, "show the gate", format!("longhaul gates show {id}"))
 }

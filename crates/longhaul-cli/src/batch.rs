@@ -1,15 +1,12 @@
 //! `longhaul batch`: submits a file of tasks as a batch, and shows a batch.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use longhaul_api::operations::{SHOW_BATCH, SUBMIT_BATCH};
 use longhaul_api::problem::Problem;
-use longhaul_api::run::RunView;
-use longhaul_api::task::{BatchView, NewBatchBody, Task};
+use longhaul_api::task::{NewBatchBody, Task};
 use longhaul_core::id::BatchId;
 use longhaul_core::task::RunBatchMode;
 
@@ -38,102 +35,87 @@ A task has the fields of the body of POST /v1/runs. All tasks are submitted, or 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BatchCommand {
     /// Submits the tasks of a file, one JSON object per line: all of them or none
-    Submit(SubmitBatchCommand),
+    Submit {
+        /// File of tasks, one JSON object per line; `-` reads them from stdin
+        file: PathBuf,
+        /// Start each task when the one before it has completed; cancel the rest after a failure
+        #[arg(long)]
+        sequential: bool,
+        /// Idempotency key: submit only once, even if this command is repeated with the same key
+        #[arg(long, value_name = "KEY", value_parser = parse_idempotency_key)]
+        idempotency_key: Option<String>,
+        /// Print the batch as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Shows the runs of a batch, in order
-    Show(ShowBatchCommand),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SubmitBatchCommand {
-    /// File of tasks, one JSON object per line; `-` reads them from stdin
-    file: PathBuf,
-    /// Start each task when the one before it has completed; cancel the rest after a failure
-    #[arg(long)]
-    sequential: bool,
-    /// Idempotency key: submit only once, even if this command is repeated with the same key
-    #[arg(long, value_name = "KEY", value_parser = parse_idempotency_key)]
-    idempotency_key: Option<String>,
-    /// Print the batch as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ShowBatchCommand {
-    /// Id of the batch
-    batch: BatchId,
-    /// Print the batch as one JSON object
-    #[arg(long)]
-    json: bool,
+    Show {
+        /// Id of the batch
+        batch: BatchId,
+        /// Print the batch as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 impl BatchCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match self {
-            Self::Submit(submit) => submit.run(),
-            Self::Show(show) => show.run(),
+            Self::Submit { file, sequential, idempotency_key, json } => {
+                let mode = match sequential {
+                    true => RunBatchMode::Sequential,
+                    false => RunBatchMode::Parallel,
+                };
+                submit_batch(file, mode, idempotency_key.clone(), *json)
+            }
+            Self::Show { batch, json } => show_batch(*batch, *json),
         }
     }
 }
 
-impl SubmitBatchCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        let runs = parse_batch_tasks(&read_batch_file(&self.file)?)?;
-        let mode = match self.sequential {
-            true => RunBatchMode::Sequential,
-            false => RunBatchMode::Parallel,
-        };
-        let request = SUBMIT_BATCH.at(()).body(&NewBatchBody { runs, mode });
-        let request = request.idempotency_key(self.idempotency_key.clone());
-        let batch = with_client_or_new_store(async |client| client.send(request).await);
-        let batch = batch.map_err(name_task_in_error)?;
-        if self.json {
-            return output::print_json(&batch);
-        }
-        output::print_line(&batch.id.to_string())
-            .context(format!("{} was submitted, but its id can't be printed", batch.id))?;
-        batch.runs.iter().try_for_each(|run| output::print_line(&format!("  {}", run.id)))
+fn submit_batch(
+    file: &Path,
+    mode: RunBatchMode,
+    idempotency_key: Option<String>,
+    json: bool,
+) -> anyhow::Result<()> {
+    let runs = parse_batch_tasks(&read_batch_file(file)?)?;
+    let request = SUBMIT_BATCH.at(()).body(&NewBatchBody { runs, mode });
+    let request = request.idempotency_key(idempotency_key);
+    let batch = with_client_or_new_store(async |client| client.send(request).await);
+    let batch = batch.map_err(name_task_in_error)?;
+    if json {
+        return output::print_json(&batch);
     }
-}
-
-impl ShowBatchCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        with_client(async |client| {
-            let batch = client.send(SHOW_BATCH.at(self.batch)).await?;
-            if self.json {
-                return output::print_json(&batch);
-            }
-            let mut newest = Vec::with_capacity(batch.runs.len());
-            for run in &batch.runs {
-                newest.push(match run.newest_run_in_chain() == run.id {
-                    true => run.clone(),
-                    false => client.get_run(run.newest_run_in_chain()).await?,
-                });
-            }
-            print_batch(&batch, &newest, client.has_process_driving_runs().await?)
-        })
-    }
+    output::print_line(&batch.id.to_string())
+        .context(format!("{} was submitted, but its id can't be printed", batch.id))?;
+    batch.runs.iter().try_for_each(|run| output::print_line(&format!("  {}", run.id)))
 }
 
 /// Prints the runs of a batch. A run whose chain has gone on is printed with the state of the
-/// newest run of the chain. `has_process_driving_runs` is whether a worker drives runs.
-fn print_batch(
-    batch: &BatchView,
-    newest: &[RunView],
-    has_process_driving_runs: bool,
-) -> anyhow::Result<()> {
-    let (mode, count) = (batch.mode.as_str(), batch.runs.len());
-    output::print_text(&format!("{} ({mode}, {count} runs)", batch.id))?;
-    let rows = batch.runs.iter().zip(newest).map(|(batch_run, run)| {
-        // Without a worker a run does nothing, whatever its journal says.
-        let activity = match has_process_driving_runs || !needs_driver(run.status) {
-            true => run.now.clone(),
-            false => format!("no worker; last known: {}", run.now),
-        };
-        let agent = agent_and_step_text(&run.agent, run.chain.as_ref());
-        table::row(&[&batch_run.id, &agent, &run.status.as_str(), &activity])
-    });
-    table::print_table(&["RUN", "AGENT", "STATUS", "NOW"], rows)
+/// newest run of the chain.
+fn show_batch(id: BatchId, json: bool) -> anyhow::Result<()> {
+    with_client(async |client| {
+        let batch = client.send(SHOW_BATCH.at(id)).await?;
+        if json {
+            return output::print_json(&batch);
+        }
+        let has_worker = client.has_process_driving_runs().await?;
+        let mut rows = Vec::with_capacity(batch.runs.len());
+        for batch_run in &batch.runs {
+            let run = client.newest_run_in_chain(batch_run.clone()).await?;
+            // Without a worker a run does nothing, whatever its journal says.
+            let activity = match has_worker || !needs_driver(run.status) {
+                true => run.now.clone(),
+                false => format!("no worker; last known: {}", run.now),
+            };
+            let agent = agent_and_step_text(&run.agent, run.chain.as_ref());
+            rows.push(table::row(&[&batch_run.id, &agent, &run.status.as_str(), &activity]));
+        }
+        let (mode, count) = (batch.mode.as_str(), batch.runs.len());
+        output::print_text(&format!("{} ({mode}, {count} runs)", batch.id))?;
+        table::print_table(&["RUN", "AGENT", "STATUS", "NOW"], rows)
+    })
 }
 
 /// Replaces the position of a task in a request body, with which a problem begins, by its number in the
@@ -151,22 +133,14 @@ fn name_task_in_error(error: anyhow::Error) -> anyhow::Error {
 }
 
 fn read_batch_file(path: &Path) -> anyhow::Result<String> {
-    if path == Path::new("-") {
-        return output::read_stdin(FILE_BYTES_MAX, "the file of tasks");
-    }
     let name = path.display();
-    let read_error =
-        |error: std::io::Error| CliError::usage_error(format!("`{name}` can't be read: {error}"));
-    let mut text = String::new();
-    let file = File::open(path).map_err(read_error)?;
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(read_error)?;
-    match text.len() as u64 > FILE_BYTES_MAX {
-        true => {
-            let message = format!("`{name}` is longer than {FILE_BYTES_MAX} bytes");
-            Err(CliError::usage_error(message).into())
-        }
-        false => Ok(text),
+    let text = output::read_text(path, FILE_BYTES_MAX + 1)
+        .map_err(|error| CliError::usage_error(format!("`{name}` can't be read: {error}")))?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("`{name}` is longer than {FILE_BYTES_MAX} bytes");
+        return Err(CliError::usage_error(message).into());
     }
+    Ok(text)
 }
 
 /// Parses the tasks of a file. Empty lines are skipped.

@@ -1,7 +1,7 @@
 //! `longhaul chains`: lists, shows and checks chains.
 
 use anyhow::bail;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use longhaul_core::chain::ChainStepSpec;
 use longhaul_core::suggest::most_similar_name;
 use longhaul_project::chains::{LoadedChain, LoadedChains};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::format::count_with_noun;
-use crate::table::{self, ListOr};
+use crate::table::{self, JsonArgs, ListOr};
 use crate::{environment, output, sanitize};
 
 pub(crate) const EXAMPLES: &str = "Examples:
@@ -19,44 +19,28 @@ pub(crate) const EXAMPLES: &str = "Examples:
   longhaul run --chain full-pipeline \"Add a flag --dry-run\"";
 
 /// Arguments of `longhaul chains`.
-pub(crate) type ChainsCommand = ListOr<ListChainsCommand, ChainsSubcommand>;
+pub(crate) type ChainsCommand = ListOr<JsonArgs, ChainsSubcommand>;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ChainsSubcommand {
     /// Lists all chains with their steps
-    Ls(ListChainsCommand),
+    Ls(JsonArgs),
     /// Prints the steps of one chain
-    Show(ShowChainCommand),
+    Show {
+        /// Name of the chain
+        name: String,
+        /// Print the chain as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Checks chain files and reports every problem as file:line:column
-    Check(CheckChainsCommand),
-}
-
-/// Arguments of `longhaul chains ls`.
-#[derive(Debug, Args)]
-pub(crate) struct ListChainsCommand {
-    /// Print the chains as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-/// Arguments of `longhaul chains show`.
-#[derive(Debug, Args)]
-pub(crate) struct ShowChainCommand {
-    /// Name of the chain
-    name: String,
-    /// Print the chain as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-/// Arguments of `longhaul chains check`.
-#[derive(Debug, Args)]
-pub(crate) struct CheckChainsCommand {
-    /// Check only the chain with this name
-    name: Option<String>,
-    /// Print the problems as one JSON object
-    #[arg(long)]
-    json: bool,
+    Check {
+        /// Check only the chain with this name
+        name: Option<String>,
+        /// Print the problems as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 impl ChainsCommand {
@@ -65,20 +49,23 @@ impl ChainsCommand {
         let config = environment::load_config(&process_env)?;
         let loaded = environment::load_agents(&config)?.chains;
         match &self.command {
-            None => self.list.print_chain_list(&loaded),
-            Some(ChainsSubcommand::Ls(ls)) => ls.print_chain_list(&loaded),
-            Some(ChainsSubcommand::Show(show)) => show.print_chain_steps(&loaded),
-            Some(ChainsSubcommand::Check(check)) => check.print_chain_problems(&loaded),
+            None => print_chain_list(&loaded, self.list.json),
+            Some(ChainsSubcommand::Ls(list)) => print_chain_list(&loaded, list.json),
+            Some(ChainsSubcommand::Show { name, json }) => {
+                output::show(*json, &chain_to_json(find_chain(&loaded, name)?), |_| {
+                    print_chain_steps(find_chain(&loaded, name)?)
+                })
+            }
+            Some(ChainsSubcommand::Check { name, json }) => {
+                print_chain_problems(&loaded, name.as_deref(), *json)
+            }
         }
     }
 }
 
-impl ListChainsCommand {
-    fn print_chain_list(&self, loaded: &LoadedChains) -> anyhow::Result<()> {
-        if self.json {
-            let chains: Value = loaded.chains.iter().map(chain_to_json).collect();
-            return output::print_json(&json!({ "chains": chains }));
-        }
+fn print_chain_list(loaded: &LoadedChains, json: bool) -> anyhow::Result<()> {
+    let chains: Value = loaded.chains.iter().map(chain_to_json).collect();
+    output::show(json, &json!({ "chains": chains }), |_| {
         let rows = loaded.chains.iter().map(|chain| {
             let steps: Vec<&str> = chain.spec.steps.iter().map(ChainStepSpec::step_name).collect();
             table::row(&[&chain.name, &source(chain), &steps.join(" > ")])
@@ -91,52 +78,39 @@ impl ListChainsCommand {
             ));
         }
         Ok(())
-    }
+    })
 }
 
-impl ShowChainCommand {
-    fn print_chain_steps(&self, loaded: &LoadedChains) -> anyhow::Result<()> {
-        let chain = find_chain(loaded, &self.name)?;
-        if self.json {
-            return output::print_json(&chain_to_json(chain));
-        }
-        let mut lines = vec![format!("{}  {}", chain.name, chain.path.display())];
-        lines.extend(chain.spec.description.clone());
-        for (number, step) in (1..).zip(&chain.spec.steps) {
-            lines.push(format!("{number}. {}", chain_step_text(step)));
-        }
-        for line in lines {
-            output::print_text(&sanitize::sanitize_line(&line))?;
-        }
-        Ok(())
+fn print_chain_steps(chain: &LoadedChain) -> anyhow::Result<()> {
+    let mut lines = vec![format!("{}  {}", chain.name, chain.path.display())];
+    lines.extend(chain.spec.description.clone());
+    for (number, step) in (1..).zip(&chain.spec.steps) {
+        lines.push(format!("{number}. {}", chain_step_text(step)));
     }
+    lines.iter().try_for_each(|line| output::print_text(&sanitize::sanitize_line(line)))
 }
 
-impl CheckChainsCommand {
-    fn print_chain_problems(&self, loaded: &LoadedChains) -> anyhow::Result<()> {
-        let problems: Vec<_> = match &self.name {
-            None => loaded.problems.iter().collect(),
-            Some(name) => loaded.problems_of_chain(name).collect(),
-        };
-        if let Some(name) = &self.name
-            && problems.is_empty()
-        {
-            find_chain(loaded, name)?;
-        }
-        if self.json {
-            output::print_json(&json!({ "problems": problems }))?;
-        } else {
-            for problem in &problems {
-                output::print_text(&problem.to_string())?;
-            }
-        }
-        if !problems.is_empty() {
-            let count = count_with_noun(problems.len(), "problem");
-            bail!("{count}; a chain with problems can't be run");
-        }
-        output::eprint_line("chains without problems");
-        Ok(())
+fn print_chain_problems(
+    loaded: &LoadedChains,
+    name: Option<&str>,
+    json: bool,
+) -> anyhow::Result<()> {
+    let problems: Vec<_> = match name {
+        None => loaded.problems.iter().collect(),
+        Some(name) => loaded.problems_of(name).collect(),
+    };
+    if let (Some(name), true) = (name, problems.is_empty()) {
+        find_chain(loaded, name)?;
     }
+    output::show(json, &json!({ "problems": problems }), |_| {
+        problems.iter().try_for_each(|problem| output::print_text(&problem.to_string()))
+    })?;
+    if !problems.is_empty() {
+        let count = count_with_noun(problems.len(), "problem");
+        bail!("{count}; a chain with problems can't be run");
+    }
+    output::eprint_line("chains without problems");
+    Ok(())
 }
 
 /// Returns the chain with this name. The error of a chain with problems lists the problems.
@@ -147,7 +121,7 @@ pub(crate) fn find_chain<'a>(
     if let Some(found) = loaded.chains.iter().find(|one| one.name == name) {
         return Ok(found);
     }
-    let problems: Vec<String> = loaded.problems_of_chain(name).map(ToString::to_string).collect();
+    let problems: Vec<String> = loaded.problems_of(name).map(ToString::to_string).collect();
     if !problems.is_empty() {
         let message = format!("the chain `{name}` can't be used:\n{}", problems.join("\n"));
         let error = CliError::usage_error(message);

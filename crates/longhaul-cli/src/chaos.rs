@@ -20,13 +20,14 @@ use longhaul_engine::agent::Agent;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::tools::registry::RegisteredTool;
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::chaos::kills::{ChaosPlan, KillLog, KillLoop, read_journals};
 use crate::chaos::project::{BUILT_IN_AGENT, PROBE_PREFIX, ScratchProject};
-use crate::chaos::verify::{Findings, InDoubtCall, Invariant, verify_runs};
+use crate::chaos::verify::{Findings, Invariant, verify_runs};
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::format::format_name_counts;
+use crate::runtime::InterruptListener;
 use crate::{output, runtime};
 
 /// Tools whose effects stay in the temporary folder.
@@ -85,7 +86,7 @@ impl ChaosCommand {
             return Ok(Exit::Interrupted);
         };
         let has_passed = scorecard.findings.has_test_passed();
-        scorecard.folder = (self.keep || !has_passed).then(|| scratch.keep_folder());
+        scorecard.folder = (self.keep || !has_passed).then(|| scratch.folder.keep());
         output::show(self.json, &scorecard, |scorecard| output::print_line(&scorecard.as_text()))?;
         Ok(if has_passed { Exit::Done } else { Exit::RunFailed })
     }
@@ -93,17 +94,32 @@ impl ChaosCommand {
     /// Runs the kill loop and verifies the journals. `None` means that the user stopped the loop.
     fn kill_and_verify(&self, scratch: &ScratchProject) -> anyhow::Result<Option<Scorecard>> {
         let runtime = scratch.open_runtime()?;
-        let plan = self.plan(&runtime)?;
+        let inboxes = runtime.config.worker_settings().inboxes;
+        let text = self.input.join(" ");
+        // A JSON object or list is passed on as JSON.
+        let json = RawJson::parse(text.trim()).ok();
+        let json = json.filter(|_| text.trim_start().starts_with(['{', '[']));
+        let plan = ChaosPlan {
+            task: Task {
+                input: json.unwrap_or_else(|| RawJson::from_serialize(&text)),
+                inbox: inboxes.first().map(InboxName::new).transpose()?,
+                submitter: Some("chaos".to_owned()),
+                ..Task::new(self.agent.as_deref().unwrap_or(BUILT_IN_AGENT), "")
+            },
+            runs: self.runs,
+            kills: self.kills,
+            seed: self.seed.unwrap_or_else(|| SystemClock.monotonic_nanos() % 1_000_000),
+            quiet: self.json,
+        };
         self.check_agent(&runtime, &plan)?;
         runtime::block_on(async {
             let start = SystemClock.monotonic_nanos();
-            let mut sigterm = signal(SignalKind::terminate())?;
+            let mut interrupts = InterruptListener::listen()?;
             let log = tokio::select! {
                 biased;
-                log = KillLoop::new(scratch, &runtime, &plan).run() => log?,
+                log = KillLoop::run(scratch, &runtime, &plan) => log?,
                 // Dropping the kill loop kills and reaps its worker.
-                _ = tokio::signal::ctrl_c() => return Ok(None),
-                _ = sigterm.recv() => return Ok(None),
+                () = interrupts.next_signal() => return Ok(None),
             };
             let duration_ms = (SystemClock.monotonic_nanos() - start) / 1_000_000;
             let journals = read_journals(&runtime, &log).await?;
@@ -118,26 +134,6 @@ impl ChaosCommand {
                 duration_ms,
                 folder: None,
             }))
-        })
-    }
-
-    fn plan(&self, runtime: &ProjectRuntime) -> anyhow::Result<ChaosPlan> {
-        let inboxes = runtime.config.worker_settings().inboxes;
-        let text = self.input.join(" ");
-        // A JSON object or list is passed on as JSON.
-        let json = RawJson::parse(text.trim()).ok();
-        let json = json.filter(|_| text.trim_start().starts_with(['{', '[']));
-        Ok(ChaosPlan {
-            task: Task {
-                input: json.unwrap_or_else(|| RawJson::from_serialize(&text)),
-                inbox: inboxes.first().map(InboxName::new).transpose()?,
-                submitter: Some("chaos".to_owned()),
-                ..Task::new(self.agent.as_deref().unwrap_or(BUILT_IN_AGENT), "")
-            },
-            runs: self.runs,
-            kills: self.kills,
-            seed: self.seed.unwrap_or_else(|| SystemClock.monotonic_nanos() % 1_000_000),
-            quiet: self.json,
         })
     }
 
@@ -232,6 +228,11 @@ impl Scorecard {
             }
         };
         let (median, worst) = (log.recovery_ms.median, log.recovery_ms.worst);
+        let settled: Vec<_> = findings.in_doubt.iter().map(|call| call.settled_by.into()).collect();
+        let in_doubt_text = match settled.len() {
+            0 => "0".to_owned(),
+            count => format!("{count}: {}", format_name_counts(&settled)),
+        };
         let repeats =
             format!("{pure_repeats} pure calls, {keyed_repeats} keyed calls with the same key");
         let mut lines = vec![
@@ -249,7 +250,7 @@ impl Scorecard {
             ),
             ("allowed repeats", repeats),
             ("once calls", findings.once_calls.to_string()),
-            ("in doubt, and reported as such", in_doubt_text(&findings.in_doubt)),
+            ("in doubt, and reported as such", in_doubt_text),
         ];
         lines.extend(Invariant::ALL.map(|(invariant, label)| {
             let violations = findings.violation_counts.get(&invariant).copied().unwrap_or_default();
@@ -291,17 +292,5 @@ impl Scorecard {
             text.push_str(&format!("\nInspect the run:  {command}"));
         }
         text
-    }
-}
-
-/// Formats the number of calls in doubt and how their outcome was decided.
-fn in_doubt_text(calls: &[InDoubtCall]) -> String {
-    let mut outcomes: Vec<&str> = calls.iter().map(|call| call.settled_by).collect();
-    outcomes.sort_unstable();
-    let groups = outcomes.chunk_by(|one, other| one == other);
-    let parts: Vec<String> = groups.map(|group| format!("{} {}", group.len(), group[0])).collect();
-    match calls.len() {
-        0 => "0".to_owned(),
-        count => format!("{count}: {}", parts.join(", ")),
     }
 }

@@ -4,6 +4,7 @@
 
 use std::ffi::OsStr;
 use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -19,30 +20,27 @@ const EXIT_POLL_INTERVAL: Millis = Millis(20);
 pub(crate) struct ChildProcess(Child);
 
 impl ChildProcess {
-    /// Builds a command that runs this program in a folder, with only these environment variables.
-    pub(crate) fn build_longhaul_command<K: AsRef<OsStr>, V: AsRef<OsStr>>(
-        args: &[&str],
+    /// Starts a worker in a folder, with only these environment variables.
+    pub(crate) fn start_worker<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         folder: &Path,
         env: impl IntoIterator<Item = (K, V)>,
-    ) -> anyhow::Result<Command> {
+        stderr: impl Into<Stdio>,
+    ) -> anyhow::Result<Self> {
         let binary =
             std::env::current_exe().context("the path of this executable can't be determined")?;
-        let mut command = Command::new(binary);
-        command
-            .args(args)
+        let child = Command::new(binary)
+            .args(["worker", "--quiet", "--until-eof"])
             .current_dir(folder)
             .env_clear()
             .envs(env)
             // Kept open while this process lives. When it dies, the child sees EOF and exits.
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Ok(command)
-    }
-
-    pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
-        let child = command.spawn().context("the child process can't be started")?;
-        Ok(Self(child))
+            .stderr(stderr)
+            // Ctrl-C at the terminal is for this process, which stops the worker itself.
+            .process_group(0)
+            .spawn();
+        Ok(Self(child.context("the child process can't be started")?))
     }
 
     /// Fails if the process has exited.

@@ -17,10 +17,9 @@ use longhaul_api::operations::{
 };
 use longhaul_api::problem::Problem;
 use longhaul_api::query::{GatesQuery, PagedQuery, RunsQuery};
-use longhaul_api::run::{RunBriefView, RunView};
+use longhaul_api::run::{RunBriefView, RunExplanation, RunView};
 use longhaul_api::steer::{SteerBody, SteerReceipt, SteerView};
 use longhaul_api::task::Task;
-use longhaul_api::why::RunExplanation;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{RunId, Seq};
@@ -33,7 +32,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::environment::caller_name;
-use crate::error::HintResultExt as _;
+use crate::error::fill_hint;
 use crate::output;
 
 /// Maximum number of open gates that are read for one run.
@@ -84,10 +83,10 @@ impl Client {
         let resources = request.resources().to_vec();
         let result = self.api.send(request).await.map_err(anyhow::Error::from);
         resources.iter().fold(result, |result, resource| match resource.noun {
-            "run" => result.fill_hint_placeholder("RUN", &resource.text),
-            "gate" => result.fill_hint_placeholder("GATE", &resource.text),
-            "rule" => result.fill_hint_placeholder("RULE", &resource.text),
-            "key" => result.fill_hint_placeholder("NAME", &resource.text),
+            "run" => fill_hint(result, "RUN", &resource.text),
+            "gate" => fill_hint(result, "GATE", &resource.text),
+            "rule" => fill_hint(result, "RULE", &resource.text),
+            "key" => fill_hint(result, "NAME", &resource.text),
             _ => result,
         })
     }
@@ -107,7 +106,7 @@ impl Client {
     pub(crate) async fn submit_task(&self, task: Task) -> anyhow::Result<RunId> {
         let agent = task.agent.clone().unwrap_or_default();
         let request = SUBMIT_RUN.at(()).body(&task).idempotency_key(task.idempotency_key);
-        let run = self.send(request).await.fill_hint_placeholder("AGENT", agent)?;
+        let run = fill_hint(self.send(request).await, "AGENT", agent)?;
         print_note_if_task_added(&run);
         Ok(run.id)
     }
@@ -115,6 +114,15 @@ impl Client {
     /// Returns a run with all its details.
     pub(crate) async fn get_run(&self, run: RunId) -> anyhow::Result<RunView> {
         self.send(SHOW_RUN.at(run)).await
+    }
+
+    /// Returns the newest run of the chain (a sequence of runs) of this run, or the run itself if
+    /// its chain has not continued.
+    pub(crate) async fn newest_run_in_chain(&self, run: RunView) -> anyhow::Result<RunView> {
+        match run.newest_run_in_chain() {
+            newest if newest == run.id => Ok(run),
+            newest => self.get_run(newest).await,
+        }
     }
 
     /// Returns an explanation of the run's status, with a command to run next.
@@ -129,7 +137,7 @@ impl Client {
         after: Seq,
         limit: usize,
     ) -> anyhow::Result<Vec<JournalEntry>> {
-        self.api.read_run_journal(run, after, limit).await.fill_hint_placeholder("RUN", run)
+        fill_hint(self.api.read_run_journal(run, after, limit).await, "RUN", run)
     }
 
     /// Streams the events of a run that follow this sequence number.
@@ -164,7 +172,7 @@ impl Client {
         answer: Answer,
     ) -> anyhow::Result<AnswerResponse> {
         let response = self.send(ANSWER_GATE.at(gate.id).body(&AnswerBody::from(answer))).await;
-        response.fill_hint_placeholder("RUN", gate.run)
+        fill_hint(response, "RUN", gate.run)
     }
 
     /// Sends a message to a run. Returns the id and status of the message, and when the run reads

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_project::assemble::sqlite_store_path;
 use longhaul_run::Run;
-use longhaul_store::JournalChecker;
+use longhaul_store::{JournalChecker, StoreCheckReport};
 use serde_json::json;
 
 use crate::error::{self, CliError, fail};
@@ -83,15 +83,12 @@ fn back_up(file: &Path, force: bool, json: bool) -> anyhow::Result<Exit> {
     let report = result.map_err(|error| {
         error::from_store_error(&error).with_hint("see what is damaged", "longhaul db check")
     })?;
-    let (runs, events, bytes) = (report.runs, report.events, report.bytes);
     let problems = report.problems.len() as u64 + report.unlisted;
     let data = json!({
-        "file": file, "runs": runs, "events": events, "bytes": bytes, "problems": problems,
+        "file": file, "runs": report.runs, "events": report.events, "bytes": report.bytes,
+        "problems": problems,
     });
-    output::show_text(json, &data, |_| {
-        let (file, size) = (file.display(), format_file_size(bytes));
-        format!("{file}: {runs} runs, {events} events, {size}")
-    })?;
+    output::show_text(json, &data, |_| content_text(file, &report))?;
     if problems == 0 {
         return Ok(Exit::Done);
     }
@@ -104,13 +101,24 @@ fn back_up(file: &Path, force: bool, json: bool) -> anyhow::Result<Exit> {
 
 /// Fails if a backup can't or must not be written to this file.
 fn check_backup_file(file: &Path, store: &Path, force: bool) -> anyhow::Result<()> {
-    let used_files = files_used_by_runtime(store)?;
     let name = file.display();
+    let data =
+        environment::load_config_quietly(&environment::current_process_env()?)?.data_folder();
+    // The files that the runtime keeps beside the store and in the data folder.
+    let canonical_store = store.canonicalize()?;
+    let sqlite_files = ["-wal", "-shm", "-journal"].map(|suffix| {
+        let mut name = canonical_store.clone().into_os_string();
+        name.push(suffix);
+        PathBuf::from(name)
+    });
+    let lock = canonical_store.with_file_name("driver.lock");
+    let in_data = ["driver.lock", "local.key", "server.json"].map(|name| data.join(name));
+    let mut used_files = sqlite_files.iter().chain([&lock]).chain(&in_data);
     let reason = if file.is_dir() {
         "is a folder: name a file in it"
     } else if is_same_file(store, file) {
         "is the store itself: name another file"
-    } else if used_files.iter().any(|used_file| is_same_file(used_file, file)) {
+    } else if used_files.any(|used_file| is_same_file(used_file, file)) {
         "is used by the runtime: name another file"
     } else if file.exists() && !force {
         let message = format!("`{name}` already exists, and a backup does not replace it");
@@ -129,23 +137,20 @@ fn check(file: Option<&Path>, json: bool) -> anyhow::Result<Exit> {
     };
     let report = longhaul_store::check_store(&file, &mut JournalReplayer::default())?;
     let is_healthy = report.problems.is_empty();
-    let (runs, events, bytes) = (report.runs, report.events, report.bytes);
     let data = json!({
-        "file": file, "ok": is_healthy, "runs": runs, "events": events, "bytes": bytes,
-        "problems": report.problems, "unlisted": report.unlisted,
+        "file": file, "ok": is_healthy, "runs": report.runs, "events": report.events,
+        "bytes": report.bytes, "problems": report.problems, "unlisted": report.unlisted,
     });
     output::show(json, &data, |_| {
         for problem in &report.problems {
             let run_prefix = problem.run.map_or_else(String::new, |run| format!("{run}: "));
             output::print_text(&format!("{}: {run_prefix}{}", problem.kind, problem.message))?;
         }
-        let (name, size) = (file.display(), format_file_size(bytes));
         if is_healthy {
-            let text = format!("{name}: {runs} runs, {events} events, {size}: ok");
-            return output::print_text(&text);
+            return output::print_text(&format!("{}: ok", content_text(&file, &report)));
         }
         let count = report.problems.len() as u64 + report.unlisted;
-        output::print_text(&format!("{name}: {count} problems"))?;
+        output::print_text(&format!("{}: {count} problems", file.display()))?;
         output::eprint_line("  restore a backup            longhaul db restore FILE");
         if report.problems.iter().all(|problem| problem.kind == "queue") {
             output::eprint_line("  a driver repairs these      longhaul worker");
@@ -161,13 +166,12 @@ fn restore(file: &Path, json: bool) -> anyhow::Result<Exit> {
     let file = existing_backup(file)?;
     let (report, kept_file) =
         longhaul_store::restore_store(file, &store, &mut JournalReplayer::default())?;
-    let (runs, events, bytes) = (report.runs, report.events, report.bytes);
     let data = json!({
-        "file": store, "kept": kept_file, "runs": runs, "events": events, "bytes": bytes,
+        "file": store, "kept": kept_file, "runs": report.runs, "events": report.events,
+        "bytes": report.bytes,
     });
     output::show(json, &data, |_| {
-        let (name, size) = (store.display(), format_file_size(bytes));
-        output::print_text(&format!("{name}: {runs} runs, {events} events, {size}, restored"))?;
+        output::print_text(&format!("{}, restored", content_text(&store, &report)))?;
         if let Some(kept_file) = &kept_file {
             output::eprint_line(&format!("The old store is kept in {}", kept_file.display()));
         }
@@ -184,14 +188,13 @@ fn existing_backup(file: &Path) -> anyhow::Result<&Path> {
 
 /// Returns whether two paths name the same file, even if the file does not exist.
 fn is_same_file(first: &Path, second: &Path) -> bool {
-    let canonicalize = |path: &Path| path.canonicalize().ok();
-    let canonicalize_parent = |path: &Path| {
-        let parent = path.parent().filter(|parent| *parent != Path::new(""));
-        Some(canonicalize(parent.unwrap_or(Path::new(".")))?.join(path.file_name()?))
+    let real_path = |path: &Path| {
+        path.canonicalize().ok().or_else(|| {
+            let parent = path.parent().filter(|parent| *parent != Path::new(""));
+            Some(parent.unwrap_or(Path::new(".")).canonicalize().ok()?.join(path.file_name()?))
+        })
     };
-    let is_same = |first: Option<PathBuf>, second| first.is_some() && first == second;
-    is_same(canonicalize(first), canonicalize(second))
-        || is_same(canonicalize_parent(first), canonicalize_parent(second))
+    real_path(first).is_some_and(|first| real_path(second) == Some(first))
 }
 
 /// Returns the path of this folder's store. The file need not exist.
@@ -208,29 +211,15 @@ fn existing_store_path() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Returns the files that the runtime keeps beside the store and in the data folder.
-fn files_used_by_runtime(store: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let store = store.canonicalize()?;
-    let data =
-        environment::load_config_quietly(&environment::current_process_env()?)?.data_folder();
-    let sqlite_files = ["-wal", "-shm", "-journal"].map(|suffix| {
-        let mut name = store.clone().into_os_string();
-        name.push(suffix);
-        PathBuf::from(name)
-    });
-    let mut files = vec![store.with_file_name("driver.lock")];
-    files.extend(sqlite_files);
-    files.extend(["driver.lock", "local.key", "server.json"].map(|name| data.join(name)));
-    Ok(files)
-}
-
-/// Formats a file size with a unit, such as bytes or MiB.
-fn format_file_size(bytes: u64) -> String {
-    match bytes {
+/// Describes what a store or backup contains, with the size of its file.
+fn content_text(file: &Path, report: &StoreCheckReport) -> String {
+    let StoreCheckReport { runs, events, bytes, .. } = report;
+    let size = match *bytes {
         0..=1_023 => format!("{bytes} bytes"),
-        1_024..=1_048_575 => format!("{:.1} KiB", bytes as f64 / 1_024.0),
-        _ => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
-    }
+        1_024..=1_048_575 => format!("{:.1} KiB", *bytes as f64 / 1_024.0),
+        _ => format!("{:.1} MiB", *bytes as f64 / 1_048_576.0),
+    };
+    format!("{}: {runs} runs, {events} events, {size}", file.display())
 }
 
 /// Replays the journal of one run at a time. Holds the run's state so far.

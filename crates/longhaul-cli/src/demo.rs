@@ -52,7 +52,15 @@ impl DemoCommand {
                     return Ok(Exit::Interrupted);
                 }
             }?;
-            print_next_steps(&project, &run.to_string())?;
+            let folder = project.display_path();
+            output::print_line(&format!(
+                "
+  You have seen: a durable run, an approval, a crash, a recovery.
+  Next   cd {folder}
+         longhaul show {run}
+         longhaul show {run} --events      the journal of what just happened
+         agents/demo-tidier.md and scripts/demo-tidier.yaml are yours to change"
+            ))?;
             Ok(exit)
         })
     }
@@ -80,17 +88,5 @@ fn print_banner(project: &DemoProject) -> anyhow::Result<()> {
         env!("CARGO_PKG_VERSION"),
         "scripted",
         "a separate process"
-    ))
-}
-
-fn print_next_steps(project: &DemoProject, run: &str) -> anyhow::Result<()> {
-    let folder = project.display_path();
-    output::print_line(&format!(
-        "
-  You have seen: a durable run, an approval, a crash, a recovery.
-  Next   cd {folder}
-         longhaul show {run}
-         longhaul show {run} --events      the journal of what just happened
-         agents/demo-tidier.md and scripts/demo-tidier.yaml are yours to change"
     ))
 }

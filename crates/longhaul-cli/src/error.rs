@@ -30,6 +30,12 @@ impl CliError {
         Self { text: text.into(), hints: Vec::new(), exit: Exit::Usage }
     }
 
+    /// Creates the error for an item of the project that the user has not trusted.
+    pub(crate) fn not_trusted(reason: impl Into<String>) -> Self {
+        let error = Self::usage_error(reason).with_exit_code(Exit::NotAllowed);
+        error.with_hint("review it and decide", "longhaul trust")
+    }
+
     /// Sets the exit code of the command that fails with this error.
     #[must_use]
     pub(crate) fn with_exit_code(self, exit: Exit) -> Self {
@@ -47,14 +53,6 @@ impl CliError {
     fn with_hints(self, labels_and_commands: &[(&str, &str)]) -> Self {
         let add = |error: Self, (label, command): &(&str, &str)| error.with_hint(label, *command);
         labels_and_commands.iter().fold(self, add)
-    }
-
-    /// Replaces a placeholder such as `RUN` with an id in the commands of the hints.
-    fn fill_hint_placeholder(mut self, placeholder: &str, id: &str) -> Self {
-        for (_, command) in &mut self.hints {
-            *command = command.replace(placeholder, id);
-        }
-        self
     }
 
     /// Converts one error of an error's chain of causes to an error with hints. `None` means that
@@ -127,34 +125,32 @@ pub(crate) fn exit_for_error(error: &anyhow::Error) -> Exit {
     cli_error.map_or(Exit::Usage, |cli_error| cli_error.exit)
 }
 
-/// Fills placeholders in the hints of a failed result.
-pub(crate) trait HintResultExt<T> {
-    /// Replaces a placeholder such as `RUN` with an id in the commands of the error's hints.
-    fn fill_hint_placeholder(self, placeholder: &str, id: impl fmt::Display) -> anyhow::Result<T>;
-}
-
-impl<T, E: Into<anyhow::Error>> HintResultExt<T> for Result<T, E> {
-    fn fill_hint_placeholder(self, placeholder: &str, id: impl fmt::Display) -> anyhow::Result<T> {
-        self.map_err(|error| {
-            let error = error.into();
-            match error.chain().find_map(CliError::from_cause_with_hints) {
-                Some(cli_error) => {
-                    cli_error.fill_hint_placeholder(placeholder, &id.to_string()).into()
+/// Replaces a placeholder such as `RUN` with an id in the commands of the hints of an error.
+pub(crate) fn fill_hint<T, E: Into<anyhow::Error>>(
+    result: Result<T, E>,
+    placeholder: &str,
+    id: impl fmt::Display,
+) -> anyhow::Result<T> {
+    result.map_err(|error| {
+        let error = error.into();
+        match error.chain().find_map(CliError::from_cause_with_hints) {
+            Some(mut cli_error) => {
+                for (_, command) in &mut cli_error.hints {
+                    *command = command.replace(placeholder, &id.to_string());
                 }
-                None => error,
+                cli_error.into()
             }
-        })
-    }
+            None => error,
+        }
+    })
 }
 
 /// Converts an error of the store and adds hints.
 pub(crate) fn from_store_error(error: &StoreError) -> CliError {
-    let build_hint = ("see which build this is", "longhaul version");
-    let setting_hint = ("see where it is set", "longhaul config show --origin");
-    let other_store_label = "or use another store";
-    let other_store_hint = (other_store_label, "LONGHAUL_STORE=sqlite:OTHER.db longhaul ...");
     let causes = anyhow::Chain::new(error).map(ToString::to_string);
     let failure = CliError::usage_error(causes.collect::<Vec<_>>().join(": "));
+    let other_store = ("or use another store", "LONGHAUL_STORE=sqlite:OTHER.db longhaul ...");
+    let setting = ("see where it is set", "longhaul config show --origin");
     match error {
         StoreError::DiskFull { .. } => failure.with_hint(
             "free disk space, or use another store",
@@ -162,43 +158,34 @@ pub(crate) fn from_store_error(error: &StoreError) -> CliError {
         ),
         StoreError::ReadOnly { location, .. } => failure
             .with_hint("check the permissions", format!("ls -ld {location}"))
-            .with_hint(other_store_label, "LONGHAUL_DATA=/some/folder longhaul ..."),
+            .with_hint("or use another store", "LONGHAUL_DATA=/some/folder longhaul ..."),
         StoreError::Corrupt { .. } => failure.with_hints(&[
             ("see what is damaged", "longhaul db check"),
             ("restore a backup; the damaged store is kept", "longhaul db restore FILE"),
-            other_store_hint,
+            other_store,
         ]),
         StoreError::AlreadyDriven { holder, .. } => {
-            add_hints_to_already_driven_error(failure, holder).with_exit_code(Exit::Busy)
+            let drives_own_run =
+                holder.ends_with("longhaul run") || holder.ends_with("longhaul watch");
+            let pid = holder.strip_prefix("pid ").and_then(|rest| rest.split(',').next());
+            let failure = match pid.filter(|_| drives_own_run) {
+                Some(pid) => failure.with_hint(
+                    "it drives only its own run; stop it, which saves the run",
+                    format!("kill -INT {pid}"),
+                ),
+                None => failure.with_hint("submit tasks to it", "longhaul submit AGENT INPUT"),
+            };
+            failure.with_hint("see what it does", "longhaul ls").with_exit_code(Exit::Busy)
         }
         StoreError::Busy { .. } => failure.with_exit_code(Exit::Busy),
-        StoreError::InvalidUrl { .. } => failure.with_hints(&[setting_hint]),
+        StoreError::InvalidUrl { .. } => failure.with_hints(&[setting]),
         StoreError::NewerSchema { .. } | StoreError::InvalidEvent { .. } => {
-            failure.with_hints(&[build_hint])
+            failure.with_hint("see which build this is", "longhaul version")
         }
         StoreError::Closed { .. } | StoreError::Database { .. } => {
-            failure.with_hints(&[setting_hint, other_store_hint])
+            failure.with_hints(&[setting, other_store])
         }
         StoreError::NotDriver { .. } => failure,
-    }
-}
-
-/// Adds hints to the error for a store whose runs another process already executes. `holder`
-/// describes that process.
-fn add_hints_to_already_driven_error(failure: CliError, holder: &str) -> CliError {
-    let status = ("see what it does", "longhaul ls");
-    let is_own_run_only = holder.ends_with("longhaul run") || holder.ends_with("longhaul watch");
-    let pid = holder.strip_prefix("pid ").and_then(|rest| rest.split(',').next());
-    match pid.filter(|_| is_own_run_only) {
-        Some(pid) => failure
-            .with_hint(
-                "it drives only its own run; stop it, which saves the run",
-                format!("kill -INT {pid}"),
-            )
-            .with_hints(&[status]),
-        None => {
-            failure.with_hints(&[("submit tasks to it", "longhaul submit AGENT INPUT"), status])
-        }
     }
 }
 
@@ -221,21 +208,23 @@ pub(crate) fn from_local_key_error(error: &PrivateFileError, key_file: &Path) ->
 /// Converts a problem (code, message and hint) from the engine or a server into an error of this
 /// program.
 fn from_api_problem(problem: &Problem) -> CliError {
-    let exit = exit_for_problem_code(&problem.code);
-    let failure = CliError::usage_error(&problem.detail).with_exit_code(exit);
-    let Some(hints) = hints_for_problem_code(&problem.code) else {
-        return match problem.hint.as_str() {
-            "" => failure,
-            hint => failure.with_hint(hint, ""),
-        };
+    let Problem { code, detail, suggestion, .. } = problem;
+    let is_listed = |codes: &str| codes.split(' ').any(|one| one == code);
+    let exit = match is_listed(BUSY_CODES) {
+        true => Exit::Busy,
+        false if is_listed(NOT_ALLOWED_CODES) => Exit::NotAllowed,
+        false => Exit::Usage,
     };
-    let role = required_role(&problem.detail);
-    let suggestion = problem.suggestion.as_deref();
+    let failure = CliError::usage_error(detail).with_exit_code(exit);
+    let mut hints = HINTS.iter().filter(|(codes, ..)| is_listed(codes)).peekable();
+    if hints.peek().is_none() && !is_listed(CODES_WITHOUT_HINTS) && !problem.hint.is_empty() {
+        return failure.with_hint(&problem.hint, "");
+    }
     let hints =
-        hints.iter().filter(|(_, command)| suggestion.is_some() || !command.contains("SUGGESTION"));
-    hints.fold(failure, |failure, (label, command)| {
-        let command = command.replace("SUGGESTION", suggestion.unwrap_or_default());
-        failure.with_hint(label, command.replace("ROLE", role))
+        hints.filter(|(.., command)| suggestion.is_some() || !command.contains("SUGGESTION"));
+    hints.fold(failure, |failure, (_, label, command)| {
+        let command = command.replace("SUGGESTION", suggestion.as_deref().unwrap_or_default());
+        failure.with_hint(label, command.replace("ROLE", required_role(detail)))
     })
 }
 
@@ -255,78 +244,55 @@ const CODES_WITHOUT_HINTS: &str = "self_approval contention lane_full busy drain
 const BUSY_CODES: &str = "steers_full unreachable response_lost contention lane_full lane_busy \
     over_cap busy draining timeout rate_limited request_in_progress";
 
-/// Returns the hints for an error code. `None` means that this program does not know the code.
-fn hints_for_problem_code(code: &str) -> Option<&'static [(&'static str, &'static str)]> {
-    Some(match code {
-        "run_not_found" => &[("all runs", "longhaul ls --all")],
-        "gate_not_found" => &[("what waits for an answer", "longhaul gates")],
-        "batch_not_found" => &[("submit one", "longhaul batch submit FILE.jsonl")],
-        "over_cap" | "invalid_raise" => &[("see the caps", "longhaul spend")],
-        "lane_busy" => &[("see the lanes", "longhaul lanes")],
-        "agent_not_found" => {
-            &[("did you mean", "longhaul run SUGGESTION ..."), ("all agents", "longhaul agents")]
-        }
-        "chain_not_found" => &[
-            ("did you mean", "longhaul run --chain SUGGESTION ..."),
-            ("all chains", "longhaul chains"),
-        ],
-        "cap_not_found" => &[
-            ("did you mean", "longhaul spend raise SUGGESTION ..."),
-            ("see the caps", "longhaul spend"),
-        ],
-        "key_not_found" => &[("all keys", "longhaul keys ls")],
-        "schedule_not_found" => &[("all schedules", "longhaul schedules")],
-        "schedule_exists" => &[("remove that schedule first", "longhaul schedules rm NAME")],
-        "key_taken" => &[("revoke that key first", "longhaul keys revoke NAME")],
-        "template" => &[("check the agent", "longhaul agents check AGENT")],
-        "model_unavailable" => &[
-            ("see providers and keys", "longhaul models"),
-            ("see what is set", "longhaul config show --origin"),
-            ("or try the scripted demo", "longhaul demo"),
-        ],
-        "idempotency_key_reused" => &[("use another key", "--idempotency-key OTHER")],
-        "run_ended" => &[("see the result", "longhaul show RUN")],
-        "already_answered" | "gate_expired" | "already_voted" => {
-            &[("see its answers", "longhaul gates show GATE")]
-        }
-        "digest_missing" | "digest_changed" => &[("show the gate", "longhaul gates show GATE")],
-        "invalid_answer" => &[("see the valid answers", "longhaul gates show GATE")],
-        "invalid_decision" => &[("see what it asks", "longhaul gates show GATE")],
-        "scope_not_offered" => &[("approve it once", "longhaul approve GATE")],
-        "rules_full" => &[("revoke some of them", "longhaul rules")],
-        "rule_revoked" | "rule_not_found" => &[("see all of them", "longhaul rules --all")],
-        "not_open" => &[("see its status", "longhaul why RUN")],
-        "key_not_in_doubt" => &[("see its calls", "longhaul show RUN --events")],
-        "open_gate" => &[("see the gate", "longhaul gates --run RUN")],
-        "already_in_state" | "not_failed" | "not_paused" | "stopping" | "budget_not_raised" => {
-            &[("see its status", "longhaul why RUN")]
-        }
-        "steers_full" => &[("see the messages", "longhaul steer RUN --status")],
-        "unauthorized" | "forbidden" => &[
-            ("create a key on the server's machine", "longhaul keys new NAME --role ROLE"),
-            ("and use it", "LONGHAUL_KEY=lh_... longhaul ..."),
-        ],
-        "unreachable" => &[
-            ("start the server where the store is", "longhaul serve"),
-            ("or use the store of this folder", "LONGHAUL_URL= longhaul ..."),
-        ],
-        "response_lost" => &[("check before you retry", "longhaul ls")],
-        "unexpected_response" => &[("see what answers there", "curl -i $LONGHAUL_URL/version")],
-        "wrong_host" => &[("add it in the server's longhaul.toml", "[server] hosts = [\"HOST\"]")],
-        // The message is enough; a server's hint is for API clients.
-        code if CODES_WITHOUT_HINTS.split(' ').any(|known| known == code) => &[],
-        _ => return None,
-    })
-}
+/// Codes of problems about what the caller may not do.
+const NOT_ALLOWED_CODES: &str = "self_approval unauthorized forbidden wrong_host";
 
-/// Returns the exit code of a command that fails with this error code.
-fn exit_for_problem_code(code: &str) -> Exit {
-    match code {
-        "self_approval" | "unauthorized" | "forbidden" | "wrong_host" => Exit::NotAllowed,
-        code if BUSY_CODES.split(' ').any(|busy| busy == code) => Exit::Busy,
-        _ => Exit::Usage,
-    }
-}
+const NEW_KEY_LABEL: &str = "create a key on the server's machine";
+
+/// The hints for problems: codes, description and command. The message of a problem in
+/// `CODES_WITHOUT_HINTS` is enough; a server's hint is for API clients.
+const HINTS: &[(&str, &str, &str)] = &[
+    ("run_not_found", "all runs", "longhaul ls --all"),
+    ("gate_not_found", "what waits for an answer", "longhaul gates"),
+    ("batch_not_found", "submit one", "longhaul batch submit FILE.jsonl"),
+    ("over_cap invalid_raise", "see the caps", "longhaul spend"),
+    ("lane_busy", "see the lanes", "longhaul lanes"),
+    ("agent_not_found", "did you mean", "longhaul run SUGGESTION ..."),
+    ("agent_not_found", "all agents", "longhaul agents"),
+    ("chain_not_found", "did you mean", "longhaul run --chain SUGGESTION ..."),
+    ("chain_not_found", "all chains", "longhaul chains"),
+    ("cap_not_found", "did you mean", "longhaul spend raise SUGGESTION ..."),
+    ("cap_not_found", "see the caps", "longhaul spend"),
+    ("key_not_found", "all keys", "longhaul keys ls"),
+    ("schedule_not_found", "all schedules", "longhaul schedules"),
+    ("schedule_exists", "remove that schedule first", "longhaul schedules rm NAME"),
+    ("key_taken", "revoke that key first", "longhaul keys revoke NAME"),
+    ("template", "check the agent", "longhaul agents check AGENT"),
+    ("model_unavailable", "see providers and keys", "longhaul models"),
+    ("model_unavailable", "see what is set", "longhaul config show --origin"),
+    ("model_unavailable", "or try the scripted demo", "longhaul demo"),
+    ("idempotency_key_reused", "use another key", "--idempotency-key OTHER"),
+    ("run_ended", "see the result", "longhaul show RUN"),
+    ("already_answered gate_expired already_voted", "see its answers", "longhaul gates show GATE"),
+    ("digest_missing digest_changed", "show the gate", "longhaul gates show GATE"),
+    ("invalid_answer", "see the valid answers", "longhaul gates show GATE"),
+    ("invalid_decision", "see what it asks", "longhaul gates show GATE"),
+    ("scope_not_offered", "approve it once", "longhaul approve GATE"),
+    ("rules_full", "revoke some of them", "longhaul rules"),
+    ("rule_revoked rule_not_found", "see all of them", "longhaul rules --all"),
+    ("not_open already_in_state not_failed", "see its status", "longhaul why RUN"),
+    ("not_paused stopping budget_not_raised", "see its status", "longhaul why RUN"),
+    ("key_not_in_doubt", "see its calls", "longhaul show RUN --events"),
+    ("open_gate", "see the gate", "longhaul gates --run RUN"),
+    ("steers_full", "see the messages", "longhaul steer RUN --status"),
+    ("unauthorized forbidden", NEW_KEY_LABEL, "longhaul keys new NAME --role ROLE"),
+    ("unauthorized forbidden", "and use it", "LONGHAUL_KEY=lh_... longhaul ..."),
+    ("unreachable", "start the server where the store is", "longhaul serve"),
+    ("unreachable", "or use the store of this folder", "LONGHAUL_URL= longhaul ..."),
+    ("response_lost", "check before you retry", "longhaul ls"),
+    ("unexpected_response", "see what answers there", "curl -i $LONGHAUL_URL/version"),
+    ("wrong_host", "add it in the server's longhaul.toml", "[server] hosts = [\"HOST\"]"),
+];
 
 #[cfg(test)]
 mod tests {
@@ -377,7 +343,7 @@ mod tests {
             });
             let problem: Problem = serde_json::from_value(body).unwrap();
             let result: Result<(), _> = Err(problem);
-            let error = result.fill_hint_placeholder("RUN", RunId::from_bits(7)).unwrap_err();
+            let error = fill_hint(result, "RUN", RunId::from_bits(7)).unwrap_err();
             assert_eq!(super::exit_for_error(&error), exit, "{code}");
             let message = message_with_causes(&error);
             assert!(message.starts_with("it is wrong"), "{code}: {message}");

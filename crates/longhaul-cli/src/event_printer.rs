@@ -20,7 +20,7 @@ use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::wait::WaitReason;
 use longhaul_run::explain::cap_raise_command;
 
-use crate::format::{format_duration, scope_phrase};
+use crate::format::{format_duration, format_name_counts, scope_phrase};
 use crate::sanitize;
 
 /// Maximum number of characters that are printed of each line of an event's text.
@@ -105,14 +105,10 @@ impl EventPrinter {
             })
             .collect();
         let text = first_line(&completed.reply.text());
-        let names: Vec<&str> = completed.calls.iter().map(|call| call.tool.as_str()).collect();
-        let calls = match names.as_slice() {
-            [] => String::new(),
-            [one] => format!("  [{one}]"),
-            [tool, rest @ ..] if rest.iter().all(|name| name == tool) => {
-                format!("  [{tool} x{}]", names.len())
-            }
-            several => format!("  [{}]", several.join(", ")),
+        let names: Vec<String> = self.tool_names.values().cloned().collect();
+        let calls = match names.is_empty() {
+            true => String::new(),
+            false => format!("  [{}]", format_name_counts(&names)),
         };
         (format!("turn {}", completed.turn), format!("{text}{calls}"))
     }

@@ -12,25 +12,25 @@ use longhaul_core::status::Status;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// The command succeeded.
-    Done,
+    Done = 0,
     /// The run failed, or a check found a problem.
-    RunFailed,
+    RunFailed = 1,
     /// The command line or the configuration is invalid.
-    Usage,
+    Usage = 2,
     /// The run waits for a person, or for a provider that is unavailable.
-    NeedsPerson,
+    NeedsPerson = 3,
     /// A limit, such as the budget or a spend cap, stopped the run or makes it wait.
-    Limit,
+    Limit = 4,
     /// The store or the server is busy or unreachable. The command can be repeated safely.
-    Busy,
+    Busy = 5,
     /// The command is not allowed, such as with an invalid API key.
-    NotAllowed,
+    NotAllowed = 6,
     /// The run was cancelled.
-    Cancelled,
+    Cancelled = 7,
     /// The timeout of the command has passed. A followed run continues.
-    TimedOut,
+    TimedOut = 124,
     /// The user interrupted the command. The run continues or is saved.
-    Interrupted,
+    Interrupted = 130,
 }
 
 /// Converts the return value `()` of a command to the exit code for success.
@@ -42,18 +42,7 @@ impl From<()> for Exit {
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Done => 0,
-            Exit::RunFailed => 1,
-            Exit::Usage => 2,
-            Exit::NeedsPerson => 3,
-            Exit::Limit => 4,
-            Exit::Busy => 5,
-            Exit::NotAllowed => 6,
-            Exit::Cancelled => 7,
-            Exit::TimedOut => 124,
-            Exit::Interrupted => 130,
-        })
+        Self::from(exit as u8)
     }
 }
 

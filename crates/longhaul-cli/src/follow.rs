@@ -4,10 +4,9 @@
 //! Invariant: without a terminal nobody is prompted and no gate is answered.
 
 use longhaul_api::client::events::EventStream;
-use longhaul_api::gate::GateView;
 use longhaul_api::query::RunsQuery;
-use longhaul_api::run::RunView;
-use longhaul_api::why::RunExplanation;
+use longhaul_api::run::{RunBriefView, RunView};
+use longhaul_api::transcript::RunExplanation;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
@@ -37,27 +36,25 @@ const OPEN_RUNS_MAX: usize = 1_000;
 pub(crate) struct RunFollowOptions {
     /// True if nothing but the final output is printed.
     pub(crate) silent: bool,
-    /// True if each event is printed as a line of JSON on stdout.
-    pub(crate) as_json: bool,
     /// True if following stops when the run waits for a person.
     pub(crate) stop_at_person: bool,
     /// True if no other command can reach the run, so that nobody at another terminal can answer
     /// it.
     pub(crate) is_only_client: bool,
-    /// What to print on stdout when following ends.
-    pub(crate) final_output: FinalOutputFormat,
+    /// What to print on stdout. `silent` is set too unless this is `Text`.
+    pub(crate) output: FollowOutput,
 }
 
-/// What to print on stdout when a command stops following a run.
+/// What a command that follows a run prints on stdout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum FinalOutputFormat {
-    /// The output text of the run, if the run completed.
+pub(crate) enum FollowOutput {
+    /// The output text of the run when following ends, if the run completed.
     #[default]
     Text,
-    /// The run with all its details, as one JSON object.
+    /// The run with all its details when following ends, as one JSON object.
     Json,
-    /// Nothing, because the events were printed already.
-    Nothing,
+    /// Each event as a line of JSON, and nothing more when following ends.
+    Events,
 }
 
 /// Why a command stopped following a run.
@@ -127,8 +124,7 @@ impl<'a> RunFollower<'a> {
         after: Seq,
         options: RunFollowOptions,
     ) -> anyhow::Result<Self> {
-        let prompt =
-            TerminalPrompt::new(options.silent || options.as_json || options.stop_at_person);
+        let prompt = TerminalPrompt::new(options.silent || options.stop_at_person);
         let mut stream = FollowedEventStream::open_events_after(client, run, after).await?;
         // Events up to `after` are not read, so the run's status tells whether it waits for a
         // person.
@@ -195,7 +191,7 @@ impl<'a> RunFollower<'a> {
         self.streams[index] =
             FollowedEventStream::open_events_after(self.client, step, Seq::START).await?;
         (self.run, self.asked_run) = (step, step);
-        if !self.options.silent && !self.options.as_json {
+        if !self.options.silent {
             let view = self.client.get_run(step).await?;
             let note = view.chain.map(|chain| format!("  step {} of {}", chain.step, chain.of));
             output::eprint_line(&format!("{step}  {}{}", view.agent, note.unwrap_or_default()));
@@ -227,7 +223,13 @@ impl<'a> RunFollower<'a> {
             return Ok(None);
         }
         let is_session = is_open_for_messages(view);
-        let should_stop = self.options.stop_at_person || self.is_wait_unanswerable(&gates);
+        // Nobody at this terminal can be asked, and no other client can reach the run or no answer
+        // can help.
+        let all_unanswerable =
+            !gates.is_empty() && gates.iter().all(|gate| has_submit_again_tag(&gate.tags));
+        let is_unanswerable =
+            !self.prompt.is_interactive() && (self.options.is_only_client || all_unanswerable);
+        let should_stop = self.options.stop_at_person || is_unanswerable;
         // A result that its chain approves needs no person.
         let should_stop = should_stop
             && !(view.status == Status::Waiting && gates.iter().any(will_chain_auto_approve));
@@ -246,8 +248,14 @@ impl<'a> RunFollower<'a> {
             }));
         }
         if self.prompt.is_interactive() && is_session {
-            self.print_result_and_ask_for_message(view)?;
-        } else if !self.options.silent && !self.options.as_json && !is_long_wait(view) {
+            let last_seq = self.streams.first().map_or(Seq::START, |stream| stream.last_seq);
+            if self.printed_result.as_ref().is_none_or(|(seq, _)| *seq != last_seq) {
+                let text = view.output.as_ref().map_or("", |result| &result.text);
+                output::print_untrusted_text(text)?;
+                self.printed_result = Some((last_seq, text.to_owned()));
+                self.prompt.show_message_prompt();
+            }
+        } else if !self.options.silent && !is_long_wait(view) {
             self.prompt.show_oldest_gate(self.client, view.id).await?;
         }
         if !self.prompt.is_interactive() {
@@ -266,7 +274,12 @@ impl<'a> RunFollower<'a> {
         let status = vec![Status::Pending, Status::Running, Status::Waiting];
         let query = RunsQuery { root: Some(root), status, ..RunsQuery::default() };
         let open_runs = self.client.list_runs(query, OPEN_RUNS_MAX).await?;
-        if open_runs.iter().any(|run| !run.reason.as_deref().is_some_and(waits_for_outside_event)) {
+        // Other waits end only through a person, another client or another run, or long after now.
+        let continues = |run: &RunBriefView| {
+            let wait = run.reason.as_deref().and_then(WaitKind::from_code);
+            wait.is_none_or(|wait| wait.row().ended_by == WaitEnd::Runtime)
+        };
+        if open_runs.iter().any(continues) {
             return Ok(true);
         }
         // A parent continues when it learns of the end of another child. That child may have ended
@@ -281,20 +294,6 @@ impl<'a> RunFollower<'a> {
             }
         }
         Ok(false)
-    }
-
-    /// Prints the result of a run that is open for messages, unless it was printed already, and
-    /// asks for a message.
-    fn print_result_and_ask_for_message(&mut self, view: &RunView) -> anyhow::Result<()> {
-        let last_seq = self.streams.first().map_or(Seq::START, |stream| stream.last_seq);
-        if self.printed_result.as_ref().is_some_and(|(seq, _)| *seq == last_seq) {
-            return Ok(());
-        }
-        let text = view.output.as_ref().map_or("", |result| &result.text);
-        output::print_untrusted_text(text)?;
-        self.printed_result = Some((last_seq, text.to_owned()));
-        self.prompt.show_message_prompt();
-        Ok(())
     }
 
     /// Returns whether the last result that was printed at the prompt has this text.
@@ -325,14 +324,18 @@ impl<'a> RunFollower<'a> {
                 Event::ChildEnded(ended) => ended_children.push(ended.child),
                 _ => {}
             }
-            if self.options.as_json {
+            if self.options.output == FollowOutput::Events {
                 output::print_json(&entry.to_envelope()?)?;
             } else if !self.options.silent
                 && let Some(line) = stream.printer.format_event_line(entry)
             {
                 output::eprint_line(&match run == self.run {
                     true => line,
-                    false => format!("{}  {line}", short_run_id(run)),
+                    // The last characters of the id, which commands accept in its place.
+                    false => {
+                        let id = run.to_string();
+                        format!("{}  {line}", &id[id.len().saturating_sub(SHORT_ID_CHARS)..])
+                    }
                 });
             }
         }
@@ -368,14 +371,6 @@ impl<'a> RunFollower<'a> {
         Ok(())
     }
 
-    /// Returns whether nobody can end the run's wait: nobody at this terminal can be asked, and no
-    /// other client can reach the run or no answer can help.
-    fn is_wait_unanswerable(&self, gates: &[GateView]) -> bool {
-        let all_unanswerable =
-            !gates.is_empty() && gates.iter().all(|gate| has_submit_again_tag(&gate.tags));
-        !self.prompt.is_interactive() && (self.options.is_only_client || all_unanswerable)
-    }
-
     /// Returns the first followed run that waits for a person and whose last event was already
     /// read. `None` if there is no such run.
     async fn load_run_waiting_for_person(&self) -> anyhow::Result<Option<RunView>> {
@@ -400,22 +395,9 @@ async fn next_entries(
     (index, batch.map_err(Into::into))
 }
 
-/// Returns the last characters of a run's id, which commands accept in its place.
-fn short_run_id(run: RunId) -> String {
-    let id = run.to_string();
-    id[id.len().saturating_sub(SHORT_ID_CHARS)..].to_owned()
-}
-
 /// Returns whether the run has a result and stays open for messages.
 fn is_open_for_messages(view: &RunView) -> bool {
     view.status == Status::Waiting && view.reason.as_deref() == Some(WaitKind::Message.code())
-}
-
-/// Returns whether a wait with this reason ends only through a person, another client of the store
-/// or another run, or long after now.
-fn waits_for_outside_event(wait_reason: &str) -> bool {
-    let wait = WaitKind::from_code(wait_reason);
-    wait.is_some_and(|wait| wait.row().ended_by != WaitEnd::Runtime)
 }
 
 /// Returns whether the run waits for a later time, and a person can end the wait sooner: at a spend

@@ -2,7 +2,6 @@
 //! process does.
 
 use longhaul::project::ProjectRuntime;
-use longhaul_api::run::RunView;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_core::wait::WaitKind;
@@ -12,26 +11,13 @@ use longhaul_run::explain::StateExplanation;
 use crate::client::Client;
 use crate::event_printer::format_time_of_day;
 use crate::exit::Exit;
-use crate::follow::{FinalOutputFormat, FollowEnd, RunFollowOptions, RunFollower};
+use crate::follow::{FollowEnd, FollowOutput, RunFollowOptions, RunFollower};
 use crate::local_driver::LocalDriver;
 use crate::output;
 use crate::runtime::InterruptListener;
 
 /// Interval between checks whether a worker will start a queued run.
 const QUEUE_CHECK_INTERVAL: Millis = Millis::from_secs(1);
-
-/// Message printed when an ephemeral run is stopped before its end.
-const STOPPED_MESSAGE: &str =
-    "stopped: an ephemeral run ends with its command, and nothing is stored";
-
-/// Returns the error message for an ephemeral run (one that stores nothing) that would have to
-/// wait. `wait_reason` says why it would have to wait.
-fn ephemeral_wait_error_message(wait_reason: &str) -> String {
-    format!(
-        "{wait_reason} An ephemeral run can't wait, because nothing is stored: run it on a \
-         terminal, or without --ephemeral"
-    )
-}
 
 /// A run that this command follows, and whether and how this process drives (executes) it.
 pub(crate) struct FollowedRun<'a> {
@@ -47,17 +33,6 @@ pub(crate) struct FollowedRun<'a> {
     pub(crate) timeout: Option<Millis>,
 }
 
-/// Registers a callback that prints the name of an MCP server if the run waits long for it.
-fn register_slow_mcp_server_printer(runtime: &ProjectRuntime, options: RunFollowOptions) {
-    if options.silent || options.as_json {
-        return;
-    }
-    runtime.mcp_tools.set_slow_mcp_server_callback(|server| {
-        let now = format_time_of_day(SystemClock.now());
-        output::eprint_line(&format!("{now}  waiting   for the MCP server `{server}` to answer"));
-    });
-}
-
 impl FollowedRun<'_> {
     /// Follows the run, drives it if necessary, and returns the exit code.
     pub(crate) async fn follow_to_end(
@@ -67,7 +42,14 @@ impl FollowedRun<'_> {
     ) -> anyhow::Result<Exit> {
         let mut driver = match self.runtime {
             Some(runtime) => {
-                register_slow_mcp_server_printer(runtime, options);
+                if !options.silent {
+                    runtime.mcp_tools.set_slow_mcp_server_callback(|server| {
+                        let now = format_time_of_day(SystemClock.now());
+                        output::eprint_line(&format!(
+                            "{now}  waiting   for the MCP server `{server}` to answer"
+                        ));
+                    });
+                }
                 Some(LocalDriver::start(runtime, self.run, options.silent).await?)
             }
             None => None,
@@ -137,25 +119,14 @@ impl FollowedRun<'_> {
 
     /// Prints the run's final output to stdout, unless the prompt for the next message has shown it.
     async fn print_final_output(&self, follower: &RunFollower<'_>) -> anyhow::Result<()> {
-        let view = self.view_of_newest_run_in_chain(follower.run).await?;
-        match (follower.options.final_output, &view.output) {
-            (FinalOutputFormat::Json, _) => output::print_json(&view),
-            (FinalOutputFormat::Text, Some(output))
-                if !follower.has_printed_result(&output.text) =>
-            {
+        let view = self.client.get_run(follower.run).await?;
+        let view = self.client.newest_run_in_chain(view).await?;
+        match (follower.options.output, &view.output) {
+            (FollowOutput::Json, _) => output::print_json(&view),
+            (FollowOutput::Text, Some(output)) if !follower.has_printed_result(&output.text) => {
                 output::print_untrusted_text(&output.text)
             }
-            (FinalOutputFormat::Text | FinalOutputFormat::Nothing, _) => Ok(()),
-        }
-    }
-
-    /// Returns the run, or the newest run of its chain (a sequence of runs) if the run has ended
-    /// and the chain has continued.
-    async fn view_of_newest_run_in_chain(&self, run: RunId) -> anyhow::Result<RunView> {
-        let view = self.client.get_run(run).await?;
-        match view.newest_run_in_chain() == view.id {
-            true => Ok(view),
-            false => self.client.get_run(view.newest_run_in_chain()).await,
+            (FollowOutput::Text | FollowOutput::Events, _) => Ok(()),
         }
     }
 
@@ -166,7 +137,7 @@ impl FollowedRun<'_> {
         run: RunId,
         options: RunFollowOptions,
     ) -> anyhow::Result<Exit> {
-        let view = self.view_of_newest_run_in_chain(run).await?;
+        let view = self.client.newest_run_in_chain(self.client.get_run(run).await?).await?;
         let notify = |message: String| {
             if !options.silent {
                 output::eprint_line(&message);
@@ -187,7 +158,11 @@ impl FollowedRun<'_> {
                 let explanation = self.client.explain_run(run).await?;
                 // Printed even if silent: otherwise nothing would tell why the command stops.
                 output::eprint_line(&match options.is_only_client {
-                    true => ephemeral_wait_error_message(&explanation.message),
+                    true => format!(
+                        "{} An ephemeral run can't wait, because nothing is stored: run it on a \
+                         terminal, or without --ephemeral",
+                        explanation.message
+                    ),
                     false => format!("{run}: {}   {}", explanation.message, explanation.command),
                 });
                 Exit::from_run(&view)
@@ -196,7 +171,10 @@ impl FollowedRun<'_> {
             FollowEnd::Detached(_) if view.status.is_terminal() => Exit::from_run(&view),
             FollowEnd::Detached(exit) => {
                 notify(match options.is_only_client {
-                    true => STOPPED_MESSAGE.to_owned(),
+                    true => {
+                        "stopped: an ephemeral run ends with its command, and nothing is stored"
+                            .into()
+                    }
                     false => self.message_after_detaching(view.status.as_str()).await?,
                 });
                 exit

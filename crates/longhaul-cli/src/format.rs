@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use longhaul_core::policy::gate::{AnswerScope, RulePattern};
 use longhaul_core::time::Millis;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::sanitize;
 
@@ -43,6 +44,11 @@ pub(crate) fn format_usd(usd: Option<f64>) -> String {
         Some(usd) if usd > 0.0 && usd < 0.01 => format!("${usd:.4}"),
         Some(usd) => format!("${usd:.2}"),
     }
+}
+
+/// Formats a JSON value: a text as it is, and any other value as JSON.
+pub(crate) fn json_text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Lists distinct names in order of first appearance, with the count of repeated names such as

@@ -9,12 +9,15 @@ use serde_json::Value;
 
 use crate::event_printer::format_date_time;
 use crate::form_prompt::form_description_lines;
-use crate::format::rule_pattern_text;
+use crate::format::{json_text, rule_pattern_text};
 use crate::sanitize::sanitize_line;
 
 /// Maximum number of lines of the diff, and of the tool call's input, in the short description of a
 /// gate (an approval or question for a person).
-const LINES_MAX: usize = 24;
+pub(crate) const SHORT: usize = 24;
+
+/// Number of lines of a card with the full diff and the full input of the call.
+pub(crate) const FULL: usize = usize::MAX;
 
 /// Maximum width of an input line, in characters. Longer lines are wrapped.
 const LINE_WIDTH: usize = 76;
@@ -22,18 +25,6 @@ const LINE_WIDTH: usize = 76;
 /// How long after its due time the automatic approval of a gate is still expected. Later it counts
 /// as stopped.
 const AUTO_APPROVAL_DELAY_MAX: Millis = Millis::from_secs(30);
-
-/// Returns the lines of a gate's card (the text that a person sees before the decision). A long
-/// diff and a long input of the call are truncated.
-pub(crate) fn short_gate_card(gate: &GateView) -> Vec<String> {
-    gate_card_lines(gate, LINES_MAX)
-}
-
-/// Returns the lines of a gate's card (the text that a person sees before the decision) with the
-/// full diff and the full input of the call.
-pub(crate) fn full_gate_card(gate: &GateView) -> Vec<String> {
-    gate_card_lines(gate, usize::MAX)
-}
 
 /// Truncates the lines to `lines_max`. If lines are omitted, a last line says how many.
 fn truncate_lines(mut lines: Vec<String>, gate: &GateView, lines_max: usize) -> Vec<String> {
@@ -45,7 +36,9 @@ fn truncate_lines(mut lines: Vec<String>, gate: &GateView, lines_max: usize) -> 
     lines
 }
 
-fn gate_card_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
+/// Returns the lines of a gate's card (the text that a person sees before the decision). A diff and
+/// an input of the call with more than `lines_max` lines are truncated.
+pub(crate) fn gate_card(gate: &GateView, lines_max: usize) -> Vec<String> {
     let input = gate.input.as_ref().map(|input| call_input_lines(&input.to_value()));
     let input = truncate_lines(input.unwrap_or_default(), gate, lines_max);
     let title = match (&gate.kind, &gate.tool) {
@@ -114,7 +107,7 @@ fn call_effect_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
             .into_iter()
             .map(|(label, text)| format!("  {}: {}", label.to_lowercase(), sanitize_line(&text))),
     );
-    for (description, value) in gate.labeled_values_from_earlier_calls() {
+    for (description, value) in gate.values_from_earlier_calls() {
         lines.push(format!("  passes on an earlier result: {}", sanitize_line(&description)));
         let value = value.lines().flat_map(|line| wrap_line(&sanitize_line(line)));
         let value = truncate_lines(value.collect(), gate, lines_max).into_iter();
@@ -134,27 +127,16 @@ fn call_effect_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
 /// Formats the call's input as lines: an object field by field, any other value as JSON or text.
 fn call_input_lines(value: &Value) -> Vec<String> {
     let mut lines = Vec::new();
-    match value {
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                let text = match field {
-                    Value::String(text) => text.clone(),
-                    Value::Null
-                    | Value::Bool(_)
-                    | Value::Number(_)
-                    | Value::Array(_)
-                    | Value::Object(_) => field.to_string(),
-                };
-                let mut parts = text.lines().map(sanitize_line);
-                let first = parts.next().unwrap_or_default();
-                lines.push(format!("{}: {first}", sanitize_line(name)));
-                lines.extend(parts.map(|part| format!("    {part}")));
-            }
+    if let Value::Object(fields) = value {
+        for (name, field) in fields {
+            let text = json_text(field);
+            let mut parts = text.lines().map(sanitize_line);
+            let first = parts.next().unwrap_or_default();
+            lines.push(format!("{}: {first}", sanitize_line(name)));
+            lines.extend(parts.map(|part| format!("    {part}")));
         }
-        Value::String(text) => lines.extend(text.lines().map(sanitize_line)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
-            lines.push(sanitize_line(&value.to_string()));
-        }
+    } else {
+        lines.extend(json_text(value).lines().map(sanitize_line));
     }
     lines.iter().flat_map(|line| wrap_line(line)).collect()
 }
@@ -179,7 +161,7 @@ mod tests {
     use longhaul_api::gate::GateView;
     use serde_json::{Value, json};
 
-    use super::{full_gate_card, short_gate_card};
+    use super::{FULL, SHORT, gate_card};
 
     fn test_gate(facts: Value, diff: &str, edited_by: Option<&str>) -> GateView {
         let gate = json!({
@@ -198,7 +180,7 @@ mod tests {
         let facts =
             json!({ "network": ["a\u{1b}[2J.example"], "protected_paths": [".git\nundo: x"] });
         let diff = format!("+{}-forged\n{}", "x".repeat(75), "+y\n".repeat(30));
-        let lines = short_gate_card(&test_gate(facts, &diff, Some("anna")));
+        let lines = gate_card(&test_gate(facts, &diff, Some("anna")), SHORT);
         let expected = [
             "  effects of the original input, before it was changed:",
             "  files: not known before the call",
@@ -223,7 +205,7 @@ mod tests {
             "at": "/text", "call": "t1.1", "bytes": 5_000, "preview": value, "hash": "0".repeat(64),
         }]))
         .unwrap();
-        let card = full_gate_card(&view);
+        let card = gate_card(&view, FULL);
         assert_eq!(card[2], "  key: pay:1·2");
         let size = format!("5000 bytes; only its first {} bytes are shown", value.len());
         assert!(
@@ -237,12 +219,12 @@ mod tests {
         assert!(card.iter().any(|line| line == "  ┆ ·[8mtransfer"), "{card:#?}");
         let omitted_line =
             "  ┆ … 8 more lines: longhaul gates show gate_00000000000000000000000001";
-        assert!(short_gate_card(&view).iter().any(|line| line == omitted_line));
+        assert!(gate_card(&view, SHORT).iter().any(|line| line == omitted_line));
     }
 
     #[test]
     fn unknown_effects_are_shown_as_unknown() {
-        let lines = full_gate_card(&test_gate(Value::Null, "", None));
+        let lines = gate_card(&test_gate(Value::Null, "", None), FULL);
         assert_eq!(lines[2], "  effects: not known before the call");
     }
 }

@@ -8,13 +8,13 @@ use longhaul_api::query::GatesQuery;
 use longhaul_core::policy::gate::{Answer, GateDecision, GateStatus, has_submit_again_tag};
 use longhaul_core::time::Timestamp;
 
-use crate::answer::{GateAnswerSender, new_answer, parse_json_option};
+use crate::answer::{new_answer, parse_json_option, send_answer};
 use crate::client::Client;
 use crate::client::connect::{with_client, with_client_if_any};
 use crate::event_printer::{first_line, format_time_of_day};
 use crate::form_prompt::answer_command;
 use crate::format::format_duration;
-use crate::gate_card::full_gate_card;
+use crate::gate_card::{self, gate_card};
 use crate::table::{self, ListOr, TableCell};
 use crate::{output, resolve, sanitize};
 
@@ -41,9 +41,29 @@ pub(crate) enum GatesSubcommand {
     /// Lists gates that wait for a person
     Ls(ListGatesCommand),
     /// Shows one gate with the full input of its call
-    Show(ShowGateCommand),
+    Show {
+        /// The gate to show, or a run with exactly one open gate
+        #[arg(value_name = "GATE|RUN")]
+        gate: String,
+        /// Print the gate as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Reports that the event for which a gate waits has happened
-    Complete(CompleteGateCommand),
+    Complete {
+        /// The gate whose event has happened, or a run with exactly one open gate
+        #[arg(value_name = "GATE|RUN")]
+        gate: String,
+        /// Note for the model
+        #[arg(long)]
+        note: Option<String>,
+        /// Data for the model, as JSON; `-` reads it from stdin
+        #[arg(long, value_name = "JSON|-")]
+        payload: Option<String>,
+        /// Print the completed gate as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -62,53 +82,24 @@ pub(crate) struct ListGatesCommand {
     json: bool,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct CompleteGateCommand {
-    /// The gate whose event has happened, or a run with exactly one open gate
-    #[arg(value_name = "GATE|RUN")]
-    gate: String,
-    /// Note for the model
-    #[arg(long)]
-    note: Option<String>,
-    /// Data for the model, as JSON; `-` reads it from stdin
-    #[arg(long, value_name = "JSON|-")]
-    payload: Option<String>,
-    /// Print the completed gate as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ShowGateCommand {
-    /// The gate to show, or a run with exactly one open gate
-    #[arg(value_name = "GATE|RUN")]
-    gate: String,
-    /// Print the gate as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
 impl GatesCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
             None => self.list.run(),
             Some(GatesSubcommand::Ls(ls)) => ls.run(),
-            Some(GatesSubcommand::Show(show)) => show.run(),
-            Some(GatesSubcommand::Complete(complete)) => complete.run(),
+            Some(GatesSubcommand::Show { gate, json }) => show_gate(gate, *json),
+            Some(GatesSubcommand::Complete { gate, note, payload, json }) => {
+                let payload = payload.as_deref();
+                let payload =
+                    payload.map(|json| parse_json_option("--payload", json)).transpose()?;
+                let note = note.clone();
+                let answer = Answer { note, payload, ..new_answer(GateDecision::Complete) };
+                resolve::with_resolved_gate(gate, async |client, gate| {
+                    send_answer(client, &gate, answer, *json).await?;
+                    Ok(())
+                })
+            }
         }
-    }
-}
-
-impl CompleteGateCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        let payload = self.payload.as_deref();
-        let payload = payload.map(|json| parse_json_option("--payload", json)).transpose()?;
-        let note = self.note.clone();
-        let answer = Answer { note, payload, ..new_answer(GateDecision::Complete) };
-        resolve::with_resolved_gate(&self.gate, async |client, gate| {
-            GateAnswerSender { client, gate, json: self.json }.send_answer(answer).await?;
-            Ok(())
-        })
     }
 }
 
@@ -164,18 +155,16 @@ fn gate_row(gate: &GateView, now: Timestamp) -> Vec<TableCell> {
     table::row(&[&age, &expiry, &gate.run, &gate.id, &ask])
 }
 
-impl ShowGateCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        resolve::with_resolved_gate(&self.gate, async |_, gate| {
-            output::show(self.json, &gate, |gate| {
-                let answers =
-                    gate.answers.iter().map(|answer| format!("  {}", format_answer(answer)));
-                let status = format!("  {}", format_status(gate));
-                let mut lines = full_gate_card(gate).into_iter().chain(answers).chain([status]);
-                lines.try_for_each(|line| output::print_line(&line))
-            })
+fn show_gate(id: &str, json: bool) -> anyhow::Result<()> {
+    resolve::with_resolved_gate(id, async |_, gate| {
+        output::show(json, &gate, |gate| {
+            let answers = gate.answers.iter().map(|answer| format!("  {}", format_answer(answer)));
+            let status = format!("  {}", format_status(gate));
+            let mut lines =
+                gate_card(gate, gate_card::FULL).into_iter().chain(answers).chain([status]);
+            lines.try_for_each(|line| output::print_line(&line))
         })
-    }
+    })
 }
 
 fn format_answer(answer: &AnswerView) -> String {

@@ -1,9 +1,7 @@
 //! `longhaul inbox`: lists inboxes, posts tasks to them, and shows their tasks and dead letters.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -45,16 +43,13 @@ pub(crate) enum InboxSubcommand {
     /// Posts a task to an inbox and prints the id of its run
     Post(Box<PostTaskCommand>),
     /// Shows the newest tasks and the dead letters of an inbox
-    Show(ShowInboxCommand),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ShowInboxCommand {
-    /// Name of the inbox
-    name: InboxName,
-    /// Print the inbox as one JSON object
-    #[arg(long)]
-    json: bool,
+    Show {
+        /// Name of the inbox
+        name: InboxName,
+        /// Print the inbox as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -94,7 +89,7 @@ impl InboxCommand {
             None => print_inboxes(&self.list),
             Some(InboxSubcommand::Ls(list)) => print_inboxes(list),
             Some(InboxSubcommand::Post(post)) => post.run(),
-            Some(InboxSubcommand::Show(show)) => show.run(),
+            Some(InboxSubcommand::Show { name, json }) => show_inbox(name, *json),
         }
     }
 }
@@ -134,20 +129,18 @@ fn inbox_row(inbox: &InboxView) -> Vec<TableCell> {
     table::row(&[name, &agent, &served, pending, running, waiting, failed])
 }
 
-impl ShowInboxCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        let request = SHOW_INBOX.at(self.name.clone());
-        let detail = with_client_if_any(async |client| client.send(request).await)?;
-        let detail = match detail {
-            Some(detail) => detail,
-            None => {
-                let agent = default_agent_by_inbox()?.remove(self.name.as_str());
-                let inbox = inbox_without_tasks(self.name.to_string(), agent);
-                InboxDetailView { inbox, tasks: Vec::new(), dead_letters: Vec::new() }
-            }
-        };
-        output::show(self.json, &detail, print_inbox)
-    }
+fn show_inbox(name: &InboxName, json: bool) -> anyhow::Result<()> {
+    let request = SHOW_INBOX.at(name.clone());
+    let detail = with_client_if_any(async |client| client.send(request).await)?;
+    let detail = match detail {
+        Some(detail) => detail,
+        None => {
+            let agent = default_agent_by_inbox()?.remove(name.as_str());
+            let inbox = inbox_without_tasks(name.to_string(), agent);
+            InboxDetailView { inbox, tasks: Vec::new(), dead_letters: Vec::new() }
+        }
+    };
+    output::show(json, &detail, print_inbox)
 }
 
 fn print_inbox(detail: &InboxDetailView) -> anyhow::Result<()> {
@@ -168,6 +161,11 @@ fn print_inbox(detail: &InboxDetailView) -> anyhow::Result<()> {
         );
     }
     let titles = ["STATUS", "RUN", "AGENT", "NOW"];
+    let task_row = |run: &RunBriefView| {
+        let label = StatusLabel::new(run.status, run.reason.as_deref());
+        let now = TableCell::new(&run.now).with_max_chars(NOW_CHARS);
+        table::row(&[&label.cell(), &run.id, &run.agent, &now])
+    };
     for (heading, tasks) in
         [("Newest tasks", &detail.tasks), ("Dead letters", &detail.dead_letters)]
     {
@@ -182,12 +180,6 @@ fn print_inbox(detail: &InboxDetailView) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-fn task_row(run: &RunBriefView) -> Vec<TableCell> {
-    let label = StatusLabel::new(run.status, run.reason.as_deref());
-    let now = TableCell::new(&run.now).with_max_chars(NOW_CHARS);
-    table::row(&[&label.cell(), &run.id, &run.agent, &now])
 }
 
 impl PostTaskCommand {
@@ -207,7 +199,10 @@ impl PostTaskCommand {
 
     fn build_task_body(&self) -> anyhow::Result<NewTaskBody> {
         let payload = match &self.file {
-            Some(path) => read_payload_file(path)?,
+            // One byte more than is allowed, so that a payload that is too long is detected.
+            Some(path) => output::read_text(path, INPUT_BYTES_MAX + 1).map_err(|error| {
+                CliError::usage_error(format!("`{}` can't be read: {error}", path.display()))
+            })?,
             None => {
                 output::join_args_or_read_stdin(&self.payload, INPUT_BYTES_MAX + 1, "the payload")?
             }
@@ -229,17 +224,6 @@ impl PostTaskCommand {
             start_at: self.start_at,
         })
     }
-}
-
-/// Reads the payload from a file, at most one byte more than a payload may have, so that a payload
-/// that is too long is detected later.
-fn read_payload_file(path: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
-    let file = File::open(path);
-    file.and_then(|file| file.take(INPUT_BYTES_MAX + 1).read_to_string(&mut text)).map_err(
-        |error| CliError::usage_error(format!("`{}` can't be read: {error}", path.display())),
-    )?;
-    Ok(text)
 }
 
 fn parse_metadata(text: &str) -> Result<BTreeMap<String, Value>, String> {

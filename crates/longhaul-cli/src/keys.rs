@@ -2,7 +2,7 @@
 //!
 //! Invariant: the secret of a key is printed only once, when the key is created.
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use longhaul_api::key::{CreatedKey, KeyState, KeyView, NewKeyBody};
 use longhaul_api::operations::{CREATE_KEY, CREATE_TICKET, LIST_KEYS, REVOKE_KEY};
 use longhaul_core::access::Role;
@@ -14,7 +14,7 @@ use crate::client::Client;
 use crate::client::connect::{
     find_configured_or_local_server, with_client, with_client_if_any, with_client_or_new_store,
 };
-use crate::error::{HintResultExt as _, fail};
+use crate::error::{fail, fill_hint};
 use crate::event_printer::format_date_time;
 use crate::format::{name_parser, parse_duration};
 use crate::style::TextTone;
@@ -35,7 +35,19 @@ Each role includes the previous ones: viewer < operator (submit, steer) < approv
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
     /// Creates an API key and prints its secret once
-    New(NewKeyCommand),
+    New {
+        /// Name of the new key, as shown in journals
+        name: ApiKeyName,
+        /// Role of the new key, which decides what its owner may do
+        #[arg(long, value_parser = name_parser::<Role>(Role::ALL.map(Role::as_str)), default_value = Role::Operator.as_str())]
+        role: Role,
+        /// Lifetime of the new key, such as 90d; unlimited if not given
+        #[arg(long, value_name = "DURATION", value_parser = parse_positive_duration)]
+        expires: Option<Millis>,
+        /// Print the key with its secret as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Lists API keys, without their secrets
     Ls(JsonArgs),
     /// Revokes an API key and all tokens issued for it, at once
@@ -47,21 +59,6 @@ pub(crate) enum KeysCommand {
     Link,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct NewKeyCommand {
-    /// Name of the new key, as shown in journals
-    name: ApiKeyName,
-    /// Role of the new key, which decides what its owner may do
-    #[arg(long, value_parser = name_parser::<Role>(Role::ALL.map(Role::as_str)), default_value = Role::Operator.as_str())]
-    role: Role,
-    /// Lifetime of the new key, such as 90d; unlimited if not given
-    #[arg(long, value_name = "DURATION", value_parser = parse_positive_duration)]
-    expires: Option<Millis>,
-    /// Print the key with its secret as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
 fn parse_positive_duration(text: &str) -> Result<Millis, String> {
     let duration = parse_duration(text)?;
     let positive = (duration > Millis::ZERO).then_some(duration);
@@ -71,43 +68,49 @@ fn parse_positive_duration(text: &str) -> Result<Millis, String> {
 impl KeysCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match self {
-            Self::New(new) => new.run(),
-            Self::Ls(output) => print_keys(output),
-            Self::Revoke { name } => revoke_key(name),
+            Self::New { name, role, expires, json } => create_key(name, *role, *expires, *json),
+            Self::Ls(output) => {
+                let list = async |client: &Client| Ok(client.send(LIST_KEYS.at(())).await?.data);
+                let keys = with_client_if_any(list)?.unwrap_or_default();
+                let titles = ["NAME", "ROLE", "STATUS", "BY", "CREATED", "EXPIRES", "USED"];
+                let note = "There are no keys yet.   Create one: longhaul keys new NAME";
+                table::show_list(output.json, &keys, (&titles, note), key_row)
+            }
+            Self::Revoke { name } => {
+                let request = REVOKE_KEY.at(name.clone());
+                let revoked = with_client(async |client| client.send(request).await)?;
+                output::print_text(&format!("The key `{}` is revoked.", revoked.name))
+            }
             Self::Link => print_browser_link(),
         }
     }
 }
 
-impl NewKeyCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        let name = self.name.to_string();
-        let expires_in_ms = self.expires.map(|expires| expires.0);
-        let request = CREATE_KEY.at(()).body(&NewKeyBody { name, role: self.role, expires_in_ms });
-        let created = with_client_or_new_store(async |client| client.send(request).await);
-        let CreatedKey { secret, key } = created.fill_hint_placeholder("NAME", &self.name)?;
-        output::show(self.json, &json!({ "secret": secret, "key": key }), |_| {
-            output::print_line(&secret)?;
-            let expiry = match key.expires_at {
-                Some(at) => format!("expires {}", format_date_time(at)),
-                None => "does not expire".to_owned(),
-            };
-            let (name, role) = (&key.name, key.role.as_str());
-            output::eprint_line(&format!(
-                "The key `{name}` ({role}) {expiry}. Its secret is shown only once and is not stored.
+fn create_key(
+    name: &ApiKeyName,
+    role: Role,
+    expires: Option<Millis>,
+    json: bool,
+) -> anyhow::Result<()> {
+    let expires_in_ms = expires.map(|expires| expires.0);
+    let body = NewKeyBody { name: name.to_string(), role, expires_in_ms };
+    let request = CREATE_KEY.at(()).body(&body);
+    let created = with_client_or_new_store(async |client| client.send(request).await);
+    let CreatedKey { secret, key } = fill_hint(created, "NAME", name)?;
+    output::show(json, &json!({ "secret": secret, "key": key }), |_| {
+        output::print_line(&secret)?;
+        let expiry = match key.expires_at {
+            Some(at) => format!("expires {}", format_date_time(at)),
+            None => "does not expire".to_owned(),
+        };
+        let (name, role) = (&key.name, key.role.as_str());
+        output::eprint_line(&format!(
+            "The key `{name}` ({role}) {expiry}. Its secret is shown only once and is not stored.
   longhaul   export LONGHAUL_URL=http://HOST:PORT LONGHAUL_KEY=lh_...
   curl       curl -H \"Authorization: Bearer $LONGHAUL_KEY\" $LONGHAUL_URL/v1/runs"
-            ));
-            Ok(())
-        })
-    }
-}
-
-fn print_keys(output: &JsonArgs) -> anyhow::Result<()> {
-    let keys = with_client_if_any(async |client| Ok(client.send(LIST_KEYS.at(())).await?.data))?;
-    let titles = ["NAME", "ROLE", "STATUS", "BY", "CREATED", "EXPIRES", "USED"];
-    let note = "There are no keys yet.   Create one: longhaul keys new NAME";
-    table::show_list(output.json, &keys.unwrap_or_default(), (&titles, note), key_row)
+        ));
+        Ok(())
+    })
 }
 
 fn key_row(key: &KeyView) -> Vec<TableCell> {
@@ -126,12 +129,6 @@ fn key_row(key: &KeyView) -> Vec<TableCell> {
         &time(key.expires_at),
         &time(key.last_used_at),
     ])
-}
-
-fn revoke_key(name: &ApiKeyName) -> anyhow::Result<()> {
-    let request = REVOKE_KEY.at(name.clone());
-    let revoked = with_client(async |client| client.send(request).await)?;
-    output::print_text(&format!("The key `{}` is revoked.", revoked.name))
 }
 
 /// Prints a one-time link that opens the server's web pages. Fails if there is no server.

@@ -6,8 +6,6 @@
 //! always stopped and awaited, and drives only the runs of one tree, i.e. a root run and all its
 //! descendants.
 
-use std::sync::Arc;
-
 use longhaul::project::ProjectRuntime;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::{RunFilter, StoreError};
@@ -17,7 +15,6 @@ use longhaul_engine::Error;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::Worker;
-use longhaul_project::assemble::mcp_tools::McpTools;
 use tokio::task::JoinHandle;
 
 use crate::error::CliError;
@@ -84,21 +81,21 @@ impl<'a> LocalDriver<'a> {
 
     /// Stops the worker and lets other processes execute the runs of the store.
     pub(crate) async fn stop(mut self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
-        if let Some(worker) = self.worker.take() {
-            worker.stop(interrupts).await?;
-        } else {
-            self.runtime.mcp_tools.close_mcp_clients().await;
-        }
+        let stopped = match &mut self.worker {
+            Some(worker) => worker.drain_or_abort(interrupts).await,
+            None => Ok(()),
+        };
+        self.runtime.mcp_tools.close_mcp_clients().await;
+        stopped?;
         self.runtime.store.release_driver_lock();
         Ok(())
     }
 
     /// Aborts all running calls and stops the worker. Used for runs that nobody will continue.
     pub(crate) async fn abort(self) -> anyhow::Result<()> {
-        match self.worker {
-            Some(worker) => worker.abort().await,
-            None => Ok(()),
-        }
+        let Some(mut worker) = self.worker else { return Ok(()) };
+        worker.shutdown.request_abort();
+        worker.join().await
     }
 
     /// Drives (executes) the run until all runs of its tree are parked, i.e. wait without a worker,
@@ -184,7 +181,6 @@ const NOTICE_DELAY: Millis = Millis::from_secs(1);
 struct LocalWorker {
     shutdown: Shutdown,
     worker: JoinHandle<Result<(), Error>>,
-    mcp_tools: Arc<McpTools>,
     /// True if the worker's task has already been joined.
     is_joined: bool,
 }
@@ -199,10 +195,9 @@ impl LocalWorker {
         options.only_tree = Some(runtime.longhaul.run_row(run).await?.root);
         let stop = Shutdown::new();
         let worker = Worker::new(runtime.longhaul.services(), options);
-        #[expect(clippy::disallowed_methods, reason = "owned here and awaited in `stop`")]
+        #[expect(clippy::disallowed_methods, reason = "owned here and awaited in `join`")]
         let worker = tokio::spawn(worker.run(stop.clone()));
-        let mcp_tools = Arc::clone(&runtime.mcp_tools);
-        Ok(Self { shutdown: stop, worker, mcp_tools, is_joined: false })
+        Ok(Self { shutdown: stop, worker, is_joined: false })
     }
 
     /// Waits until the worker has stopped. A panic is an error. The worker's runs then continue with
@@ -226,8 +221,8 @@ impl LocalWorker {
         result.err().unwrap_or_else(|| anyhow::anyhow!("the worker stopped unexpectedly"))
     }
 
-    /// Stops the worker like [`stop`](Self::stop), but keeps the connections to MCP servers. If the
-    /// future is dropped, the worker can still be stopped.
+    /// Lets the worker release every run at the run's next event, and waits until the worker has
+    /// stopped. If the future is dropped, the worker can still be stopped.
     async fn release_runs(&mut self) -> anyhow::Result<()> {
         self.shutdown.request_drain();
         self.join().await
@@ -236,12 +231,6 @@ impl LocalWorker {
     /// Lets the worker release every run at the run's next event, and stops the worker. A running
     /// call is awaited, because an aborted call may have to be paid for twice or its outcome may be
     /// unknown. An interrupt aborts the call.
-    async fn stop(mut self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
-        let result = self.drain_or_abort(interrupts).await;
-        self.mcp_tools.close_mcp_clients().await;
-        result
-    }
-
     async fn drain_or_abort(&mut self, interrupts: &mut InterruptListener) -> anyhow::Result<()> {
         tokio::select! {
             biased;
@@ -255,12 +244,6 @@ impl LocalWorker {
             result = self.join() => return result,
             () = interrupts.next_signal() => self.shutdown.request_abort(),
         }
-        self.join().await
-    }
-
-    /// Aborts all running calls and stops the worker. Used for runs that nobody will continue.
-    async fn abort(mut self) -> anyhow::Result<()> {
-        self.shutdown.request_abort();
         self.join().await
     }
 }

@@ -25,6 +25,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::event_printer::format_time_of_day;
+use crate::format::json_text;
 use crate::{error, output, sanitize};
 
 /// Minimum number of characters that must follow the prefix of API keys for a text to count as an
@@ -199,10 +200,6 @@ impl LogEventFields {
     fn insert(&mut self, field: &Field, value: impl Into<Value>) {
         self.0.insert(field.name().to_owned(), value.into());
     }
-
-    fn take(&mut self, name: &str) -> Option<Value> {
-        self.0.shift_remove(name)
-    }
 }
 
 impl Visit for LogEventFields {
@@ -229,24 +226,20 @@ impl Visit for LogEventFields {
 
 /// Formats a log line for people: time, run, message and fields.
 fn format_human_line(time: Timestamp, level: &Level, mut fields: LogEventFields) -> String {
-    let text = |value: Value| match value {
-        Value::String(text) => text,
-        other @ (Value::Null
-        | Value::Bool(_)
-        | Value::Number(_)
-        | Value::Array(_)
-        | Value::Object(_)) => other.to_string(),
-    };
-    let run = fields.take("run").map(|run| format!("  {}", text(run))).unwrap_or_default();
+    let run = fields
+        .0
+        .shift_remove("run")
+        .map(|run| format!("  {}", json_text(&run)))
+        .unwrap_or_default();
     let label = match *level {
         Level::ERROR => "  error:",
         Level::WARN => "  warning:",
         _ => " ",
     };
-    let message = fields.take("message").map(text).unwrap_or_default();
+    let message = fields.0.shift_remove("message").as_ref().map(json_text).unwrap_or_default();
     let mut line = format!("{}{run}{label} {message}", format_time_of_day(time));
     for (name, value) in fields.0 {
-        _ = write!(line, "  {name}={}", text(value));
+        _ = write!(line, "  {name}={}", json_text(&value));
     }
     sanitize::sanitize_line(&line)
 }
@@ -256,7 +249,10 @@ fn format_json_line(time: Timestamp, level: &Level, mut fields: LogEventFields) 
     let mut line = Map::new();
     line.insert("at".to_owned(), time.to_string().into());
     line.insert("level".to_owned(), level.as_str().to_ascii_lowercase().into());
-    line.insert("message".to_owned(), fields.take("message").unwrap_or_else(|| "".into()));
+    line.insert(
+        "message".to_owned(),
+        fields.0.shift_remove("message").unwrap_or_else(|| "".into()),
+    );
     line.extend(fields.0);
     output::escape_json(&Value::Object(line).to_string())
 }

@@ -43,7 +43,14 @@ pub(crate) enum McpSubcommand {
     /// Logs in to an HTTP server in a browser, and stores the login for all runs
     Login(login::LoginCommand),
     /// Deletes the login for a server on this machine
-    Logout(login::LogoutCommand),
+    Logout {
+        /// Name of the server in .mcp.json
+        #[arg(value_name = "SERVER")]
+        name: String,
+        /// Print the outcome as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 impl McpCommand {
@@ -53,7 +60,7 @@ impl McpCommand {
             Some(McpSubcommand::Ls(list)) => ls::run(list),
             Some(McpSubcommand::Check(check)) => check.run(),
             Some(McpSubcommand::Login(login)) => login.run(),
-            Some(McpSubcommand::Logout(logout)) => logout.run(),
+            Some(McpSubcommand::Logout { name, json }) => login::log_out(name, *json),
         }
     }
 }

@@ -1,16 +1,16 @@
 //! `longhaul memory`: shows, extends and deletes what agents remember: threads (conversations) and
 //! notes. Notes are read in the local store only, not through a server.
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use longhaul::project::ProjectRuntime;
 use longhaul_api::operations::{ADD_THREAD_MESSAGE, CLEAR_THREAD, LIST_THREAD_MESSAGES};
 use longhaul_api::query::ThreadQuery;
-use longhaul_api::thread::{NewThreadMessageBody, ThreadMessageRole, ThreadMessagesView};
+use longhaul_api::transcript::{NewThreadMessageBody, ThreadMessageRole, ThreadMessagesView};
 use longhaul_core::id::{NoteId, ResourceKey, ThreadKey};
 use longhaul_core::note::MemoryNote;
-use longhaul_engine::Longhaul;
 use serde_json::{Value, json};
 
+use crate::client::Client;
 use crate::client::connect::{with_client_if_any, with_client_or_new_store};
 use crate::environment::current_process_env;
 use crate::error::fail;
@@ -44,87 +44,92 @@ pub(crate) const EXAMPLES: &str = "Examples:
 #[derive(Debug, Subcommand)]
 pub(crate) enum MemoryCommand {
     /// Shows the messages of a thread, oldest first
-    Show(ShowThreadCommand),
+    Show {
+        /// Key of the thread, as in `--thread`
+        thread: ThreadKey,
+        /// Maximum number of messages to show; the newest are shown
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+        /// Print the messages as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Adds a message to a thread
-    Add(AddThreadMessageCommand),
+    Add {
+        /// Key of the thread, as in `--thread`
+        thread: ThreadKey,
+        /// Text of the message
+        text: String,
+        /// Author of the message: user or assistant
+        #[arg(long, default_value = "user", value_parser = name_parser::<ThreadMessageRole>(["user", "assistant"]))]
+        role: ThreadMessageRole,
+        /// Print the result as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Deletes the messages of a thread
-    Clear(ClearThreadCommand),
+    Clear {
+        /// Key of the thread, as in `--thread`
+        thread: ThreadKey,
+        /// Print the result as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Lists or searches notes about a person or thing
-    Notes(ListNotesCommand),
+    Notes {
+        /// Person or thing that the notes are about, as in `--resource`
+        resource: ResourceKey,
+        /// Words to search for; a note with any of them is found
+        query: Vec<String>,
+        /// Maximum number of notes to list
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+        /// Print the notes as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Deletes a note, or all notes about a person or thing
-    Forget(ForgetNotesCommand),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ShowThreadCommand {
-    /// Key of the thread, as in `--thread`
-    thread: ThreadKey,
-    /// Maximum number of messages to show; the newest are shown
-    #[arg(long, default_value_t = 50)]
-    limit: usize,
-    /// Print the messages as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct AddThreadMessageCommand {
-    /// Key of the thread, as in `--thread`
-    thread: ThreadKey,
-    /// Text of the message
-    text: String,
-    /// Author of the message: user or assistant
-    #[arg(long, default_value = "user", value_parser = name_parser::<ThreadMessageRole>(["user", "assistant"]))]
-    role: ThreadMessageRole,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ClearThreadCommand {
-    /// Key of the thread, as in `--thread`
-    thread: ThreadKey,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ListNotesCommand {
-    /// Person or thing that the notes are about, as in `--resource`
-    resource: ResourceKey,
-    /// Words to search for; a note with any of them is found
-    query: Vec<String>,
-    /// Maximum number of notes to list
-    #[arg(long, default_value_t = 50)]
-    limit: usize,
-    /// Print the notes as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ForgetNotesCommand {
-    /// Id of the note to delete
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
-    note: Option<NoteId>,
-    /// Delete all notes about this person or thing
-    #[arg(long, value_name = "RESOURCE")]
-    all: Option<ResourceKey>,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    json: bool,
+    Forget {
+        /// Id of the note to delete
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        note: Option<NoteId>,
+        /// Delete all notes about this person or thing
+        #[arg(long, value_name = "RESOURCE")]
+        all: Option<ResourceKey>,
+        /// Print the result as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 impl MemoryCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match self {
-            Self::Show(show) => show.run(),
-            Self::Add(add) => add.run(),
-            Self::Clear(clear) => clear.run(),
-            Self::Notes(notes) => notes.run(),
-            Self::Forget(forget) => forget.run(),
+            Self::Show { thread, limit, json } => show_thread(thread, *limit, *json),
+            Self::Add { thread, text, role, json } => {
+                let body = NewThreadMessageBody { role: *role, text: text.clone() };
+                let request = ADD_THREAD_MESSAGE.at(thread.clone()).body(&body);
+                let count = async |client: &Client| Ok(client.send(request).await?.count);
+                let count = with_client_or_new_store(count)?;
+                output::show_text(*json, &json!({ "thread": thread, "count": count }), |_| {
+                    format!("The thread `{thread}` has {} now.", count_with_noun(count, "message"))
+                })
+            }
+            Self::Clear { thread, json } => {
+                let request = CLEAR_THREAD.at(thread.clone());
+                let deleted = async |client: &Client| Ok(client.send(request).await?.deleted);
+                let count = with_client_if_any(deleted)?.unwrap_or_default();
+                output::show_text(*json, &json!({ "thread": thread, "deleted": count }), |_| {
+                    format!(
+                        "Deleted {} of the thread `{thread}`.",
+                        count_with_noun(count, "message")
+                    )
+                })
+            }
+            Self::Notes { resource, query, limit, json } => {
+                list_notes(resource, &query.join(" "), *limit, *json)
+            }
+            Self::Forget { note, all, json } => forget_notes(*note, all.as_ref(), *json),
         }
     }
 }
@@ -143,20 +148,15 @@ fn clamp_list_limit(limit: usize) -> usize {
     limit.clamp(1, LIMIT_MAX)
 }
 
-impl ShowThreadCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        let thread = &self.thread;
-        let view = with_client_if_any(async |client| {
-            let limit_max = if client.is_remote() { REMOTE_MESSAGES_MAX } else { LIMIT_MAX };
-            let limit = Some(clamp_list_limit(self.limit).min(limit_max));
-            client.send(LIST_THREAD_MESSAGES.at(thread.clone()).query(&ThreadQuery { limit })).await
-        })?;
-        let empty =
-            || ThreadMessagesView { thread: thread.to_string(), count: 0, data: Vec::new() };
-        output::show(self.json, &view.unwrap_or_else(empty), |view| self.print_messages(view))
-    }
-
-    fn print_messages(&self, view: &ThreadMessagesView) -> anyhow::Result<()> {
+fn show_thread(thread: &ThreadKey, limit: usize, json: bool) -> anyhow::Result<()> {
+    let limit = clamp_list_limit(limit);
+    let view = with_client_if_any(async |client| {
+        let limit_max = if client.is_remote() { REMOTE_MESSAGES_MAX } else { LIMIT_MAX };
+        let query = ThreadQuery { limit: Some(limit.min(limit_max)) };
+        client.send(LIST_THREAD_MESSAGES.at(thread.clone()).query(&query)).await
+    })?;
+    let empty = || ThreadMessagesView { thread: thread.to_string(), count: 0, data: Vec::new() };
+    output::show(json, &view.unwrap_or_else(empty), |view| {
         let ThreadMessagesView { thread, count, data: messages } = view;
         if messages.is_empty() {
             output::eprint_line(&format!(
@@ -169,72 +169,43 @@ impl ShowThreadCommand {
         }
         let shown_count = messages.len() as u64;
         if shown_count < *count {
-            let help = match shown_count < clamp_list_limit(self.limit) as u64 {
+            let help = match shown_count < limit as u64 {
                 true => format!("A server returns at most {shown_count}."),
                 false => format!("All of them: --limit {count}"),
             };
             output::eprint_line(&format!("The newest {shown_count} of {count} messages.   {help}"));
         }
         Ok(())
-    }
+    })
 }
 
-impl AddThreadMessageCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        let (thread, role, text) = (&self.thread, self.role, self.text.clone());
-        let request =
-            ADD_THREAD_MESSAGE.at(thread.clone()).body(&NewThreadMessageBody { role, text });
-        let count = with_client_or_new_store(async |client| Ok(client.send(request).await?.count))?;
-        output::show_text(self.json, &json!({ "thread": thread, "count": count }), |_| {
-            format!("The thread `{thread}` has {} now.", count_with_noun(count, "message"))
-        })
-    }
-}
-
-impl ClearThreadCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        let thread = &self.thread;
-        let request = CLEAR_THREAD.at(thread.clone());
-        let deleted = with_client_if_any(async |client| Ok(client.send(request).await?.deleted))?;
-        let count = deleted.unwrap_or_default();
-        output::show_text(self.json, &json!({ "thread": thread, "deleted": count }), |_| {
-            format!("Deleted {} of the thread `{thread}`.", count_with_noun(count, "message"))
-        })
-    }
-}
-
-impl ListNotesCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        let (resource, query) = (&self.resource, self.query.join(" "));
-        let notes = match open_local_store()? {
-            None => Vec::new(),
-            Some(store) => {
-                let limit = clamp_list_limit(self.limit);
-                runtime::block_on(async {
-                    Ok(store
-                        .longhaul
-                        .services()
-                        .records
-                        .search_notes(resource, &query, limit)
-                        .await?)
-                })?
-            }
+fn list_notes(resource: &ResourceKey, query: &str, limit: usize, json: bool) -> anyhow::Result<()> {
+    let notes = match open_local_store()? {
+        None => Vec::new(),
+        Some(store) => {
+            let records = &store.longhaul.services().records;
+            let notes = records.search_notes(resource, query, clamp_list_limit(limit));
+            runtime::block_on(async { Ok(notes.await?) })?
+        }
+    };
+    if json {
+        let note_json = |note: &MemoryNote| {
+            let MemoryNote { id, text, tags, run, at, .. } = note;
+            json!({ "id": id, "text": text, "tags": tags, "run": run, "at": at })
         };
-        if self.json {
-            return output::print_json_list(&notes.iter().map(note_json).collect::<Value>());
-        }
-        if !notes.is_empty() {
-            let rows = notes.iter().map(note_row);
-            return table::print_table(&["NOTE", "WRITTEN", "TAGS", "TEXT"], rows);
-        }
-        output::eprint_line(&match query.trim() {
-            "" => format!("There are no notes about `{resource}`."),
-            _ => format!(
-                "No note about `{resource}` has any of these words.   All notes: longhaul memory notes {resource}"
-            ),
-        });
-        Ok(())
+        return output::print_json_list(&notes.iter().map(note_json).collect::<Value>());
     }
+    if !notes.is_empty() {
+        let rows = notes.iter().map(note_row);
+        return table::print_table(&["NOTE", "WRITTEN", "TAGS", "TEXT"], rows);
+    }
+    output::eprint_line(&match query.trim() {
+        "" => format!("There are no notes about `{resource}`."),
+        _ => format!(
+            "No note about `{resource}` has any of these words.   All notes: longhaul memory notes {resource}"
+        ),
+    });
+    Ok(())
 }
 
 fn note_row(note: &MemoryNote) -> Vec<TableCell> {
@@ -243,35 +214,23 @@ fn note_row(note: &MemoryNote) -> Vec<TableCell> {
     table::row(&[&note.id, &format_date_time(note.at), &tags, &text])
 }
 
-fn note_json(note: &MemoryNote) -> Value {
-    let MemoryNote { id, text, tags, run, at, .. } = note;
-    json!({ "id": id, "text": text, "tags": tags, "run": run, "at": at })
-}
-
-impl ForgetNotesCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        let count = match open_local_store()? {
-            None => 0,
-            Some(store) => runtime::block_on(self.delete_notes(&store.longhaul))?,
-        };
-        if let (0, Some(note)) = (count, self.note) {
-            return fail(
-                format!("there is no note {note}"),
-                "list the notes",
-                "longhaul memory notes RESOURCE",
-            );
-        }
-        output::show_text(self.json, &json!({ "deleted": count }), |_| {
-            format!("Deleted {}.", count_with_noun(count, "note"))
-        })
+fn forget_notes(note: Option<NoteId>, all: Option<&ResourceKey>, json: bool) -> anyhow::Result<()> {
+    let count = match open_local_store()? {
+        None => 0,
+        Some(store) => runtime::block_on(async {
+            let records = &store.longhaul.services().records;
+            Ok(match (all, note) {
+                (Some(resource), _) => records.clear_notes(resource).await?,
+                (None, Some(note)) => records.delete_note(note).await?.into(),
+                (None, None) => 0,
+            })
+        })?,
+    };
+    if let (0, Some(note)) = (count, note) {
+        let message = format!("there is no note {note}");
+        return fail(message, "list the notes", "longhaul memory notes RESOURCE");
     }
-
-    async fn delete_notes(&self, longhaul: &Longhaul) -> anyhow::Result<u64> {
-        let records = &longhaul.services().records;
-        Ok(match (&self.all, self.note) {
-            (Some(resource), _) => records.clear_notes(resource).await?,
-            (None, Some(note)) => records.delete_note(note).await?.into(),
-            (None, None) => 0,
-        })
-    }
+    output::show_text(json, &json!({ "deleted": count }), |_| {
+        format!("Deleted {}.", count_with_noun(count, "note"))
+    })
 }

@@ -92,7 +92,13 @@ pub(crate) struct MockModelCommand {
 
 impl MockModelCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let folder = self.script_folder()?;
+        let folder = match &self.scripts {
+            Some(folder) => ScriptFolder::new(folder.clone()),
+            None => {
+                let process_env = environment::current_process_env()?;
+                ScriptFolder::for_project(environment::load_config_quietly(&process_env)?.root)
+            }
+        };
         let path = folder.path().display();
         if folder.is_outside_project() {
             let message = format!("`{path}` is a symlink that leads out of the project");
@@ -105,7 +111,14 @@ impl MockModelCommand {
         raise_open_file_limit();
         let (listener, address) = bind_listener(&self.listen, "mock-model")?;
         let folder = Arc::new(folder);
-        let mock = MockProvider::new(Arc::clone(&folder) as _, self.fault_settings());
+        let status = self.fail_status;
+        let faults = FaultSettings {
+            latency: self.latency,
+            token_delay: self.token_delay,
+            failure: self.fail_every.map(|every| RecurringFailure { status, every }),
+            cut_every: self.cut_every,
+        };
+        let mock = MockProvider::new(Arc::clone(&folder) as _, faults);
         runtime::build_multi_thread_tokio()?.block_on(async {
             let mut interrupts = InterruptListener::listen()?;
             listener.set_nonblocking(true)?;
@@ -121,26 +134,6 @@ impl MockModelCommand {
             }
             Ok(Exit::Done)
         })
-    }
-
-    fn script_folder(&self) -> anyhow::Result<ScriptFolder> {
-        match &self.scripts {
-            Some(folder) => Ok(ScriptFolder::new(folder.clone())),
-            None => {
-                let process_env = environment::current_process_env()?;
-                Ok(ScriptFolder::for_project(environment::load_config_quietly(&process_env)?.root))
-            }
-        }
-    }
-
-    fn fault_settings(&self) -> FaultSettings {
-        let status = self.fail_status;
-        FaultSettings {
-            latency: self.latency,
-            token_delay: self.token_delay,
-            failure: self.fail_every.map(|every| RecurringFailure { status, every }),
-            cut_every: self.cut_every,
-        }
     }
 
     /// Prints the mock's URL and how to use it with SDKs.

@@ -9,7 +9,6 @@ mod price;
 
 use clap::Subcommand;
 use longhaul_project::assemble::model_selector;
-use longhaul_project::config::settings::Config;
 
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -46,12 +45,17 @@ impl ModelsCommand {
         let process_env = environment::current_process_env()?;
         let config = environment::load_config(&process_env)?;
         let selector = model_selector(&config).map_err(CliError::usage_error)?;
+        let reads_keys = !matches!(self.command, Some(ModelsSubcommand::Price(_)));
+        if reads_keys && config.root.join(".env").is_file() {
+            output::eprint_line(
+                "note: `run`, `submit`, `watch` and `dev` read .env too, and may find more keys there",
+            );
+        }
         match &self.command {
             None => ls::run(&self.list, &selector)?,
             Some(ModelsSubcommand::Ls(list)) => ls::run(list, &selector)?,
             Some(ModelsSubcommand::Price(price)) => price.run(&selector)?,
             Some(ModelsSubcommand::Check(check)) => {
-                print_dotenv_note(&config);
                 let dotenv_env = environment::add_dotenv_variables_if_valid(process_env);
                 let dotenv_config = environment::load_config_quietly(&dotenv_env)?;
                 let dotenv_selector =
@@ -59,18 +63,6 @@ impl ModelsCommand {
                 return check.run(&config, &selector, &dotenv_selector);
             }
         }
-        if !matches!(self.command, Some(ModelsSubcommand::Price(_))) {
-            print_dotenv_note(&config);
-        }
         Ok(Exit::Done)
-    }
-}
-
-/// Prints a note if the project has a `.env`, which only some commands read.
-fn print_dotenv_note(config: &Config) {
-    if config.root.join(".env").is_file() {
-        output::eprint_line(
-            "note: `run`, `submit`, `watch` and `dev` read .env too, and may find more keys there",
-        );
     }
 }

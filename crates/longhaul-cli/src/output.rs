@@ -3,18 +3,24 @@
 //! A closed pipe is not an error. Any other failure to write data, such as a full disk, is an
 //! error.
 
+use std::fs::File;
 use std::io::{BufRead as _, ErrorKind, IsTerminal as _, Read as _, Write as _};
+use std::path::Path;
 
 use anyhow::Context as _;
 use longhaul_core::sanitize::is_invisible;
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
 use serde::Serialize;
+use tokio::sync::mpsc;
 
 use crate::{error, sanitize};
 
 /// Maximum number of characters that are printed of a typed line that is not used.
-pub(crate) const UNUSED_LINE_CHARS_MAX: usize = 60;
+const UNUSED_LINE_CHARS_MAX: usize = 60;
+
+/// Maximum number of bytes that are read of a typed line.
+const LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Prints a line to stdout.
 pub(crate) fn print_line(line: &str) -> anyhow::Result<()> {
@@ -113,7 +119,7 @@ pub(crate) fn ask_for_line(question: &str) -> Option<String> {
         if byte_count == 0 || !is_terminal || read_at >= earliest {
             return (byte_count > 0).then_some(line);
         }
-        eprint_line(&early_line_note(&line));
+        eprint_line(&unused_line_note(&line, TOO_EARLY));
     }
 }
 
@@ -130,11 +136,41 @@ pub(crate) fn earliest_answer_time() -> u64 {
     SystemClock.monotonic_nanos().saturating_add(ANSWER_DELAY_MIN)
 }
 
-/// Says that a line was typed too soon to be an answer.
-pub(crate) fn early_line_note(line: &str) -> String {
+/// Reason why a line that was typed before `earliest_answer_time` is not used.
+pub(crate) const TOO_EARLY: &str = "it came within 300 ms of the question";
+
+/// Says that a typed line is not used, with the reason.
+pub(crate) fn unused_line_note(line: &str, reason: &str) -> String {
     let line = sanitize::truncate(&sanitize::sanitize_line(line.trim()), UNUSED_LINE_CHARS_MAX);
-    let millis = ANSWER_DELAY_MIN / 1_000_000;
-    format!("not used: \"{line}\" (it came within {millis} ms of the question)")
+    format!("not used: \"{line}\" ({reason})")
+}
+
+/// A line that the person typed.
+#[derive(Debug)]
+pub(crate) struct TypedLine {
+    pub(crate) text: String,
+    /// Monotonic time at which the line was read, in nanoseconds.
+    pub(crate) read_at: u64,
+}
+
+/// Reads lines from stdin in a separate thread, because a blocking read can't be cancelled.
+pub(crate) fn spawn_stdin_reader() -> mpsc::Receiver<TypedLine> {
+    let (sender, lines) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        loop {
+            let mut text = String::new();
+            match std::io::stdin().lock().take(LINE_BYTES_MAX).read_line(&mut text) {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return,
+            }
+            let text = text.trim_end_matches(['\r', '\n']).to_owned();
+            let line = TypedLine { text, read_at: SystemClock.monotonic_nanos() };
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
 }
 
 /// Returns whether stdin and stderr are terminals, so that a person can be asked.
@@ -172,10 +208,24 @@ pub(crate) fn join_args_or_read_stdin(
 
 /// Reads at most `bytes_max` bytes of text from stdin. The last argument names the text in errors.
 pub(crate) fn read_stdin(bytes_max: u64, text_name: &str) -> anyhow::Result<String> {
-    let mut text = String::new();
-    let result = std::io::stdin().lock().take(bytes_max).read_to_string(&mut text);
-    result.with_context(|| format!("{text_name} can't be read from stdin"))?;
-    Ok(text)
+    let text = read_text(Path::new("-"), bytes_max);
+    text.with_context(|| format!("{text_name} can't be read from stdin"))
+}
+
+/// Reads at most `bytes_max` bytes of text from a file, or from stdin if the path is `-`.
+pub(crate) fn read_text(path: &Path, bytes_max: u64) -> std::io::Result<String> {
+    let text = String::from_utf8(read_bytes(path, bytes_max)?);
+    text.map_err(|error| std::io::Error::other(format!("it is not UTF-8: {error}")))
+}
+
+/// Reads at most `bytes_max` bytes from a file, or from stdin if the path is `-`.
+pub(crate) fn read_bytes(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match path == Path::new("-") {
+        true => std::io::stdin().lock().take(bytes_max).read_to_end(&mut bytes)?,
+        false => File::open(path)?.take(bytes_max).read_to_end(&mut bytes)?,
+    };
+    Ok(bytes)
 }
 
 #[cfg(test)]

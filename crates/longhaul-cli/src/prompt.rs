@@ -3,8 +3,6 @@
 //!
 //! Invariant: a line that was typed before a gate was shown does not answer it.
 
-use std::io::BufRead as _;
-
 use longhaul_api::gate::GateView;
 use longhaul_api::operations::CLOSE_RUN;
 use longhaul_core::event::steer::SteerDelivery;
@@ -13,15 +11,13 @@ use longhaul_core::id::{GateId, RunId};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateStatus, has_submit_again_tag,
 };
-use longhaul_core::time::Clock as _;
-use longhaul_engine::clock::SystemClock;
 use tokio::sync::mpsc;
 
 use crate::answer::new_answer;
 use crate::client::Client;
 use crate::form_prompt::{FormPrompt, answer_command};
-use crate::gate_card::short_gate_card;
-use crate::{output, sanitize};
+use crate::gate_card::{self, gate_card};
+use crate::output::{self, TypedLine};
 
 /// What the person typed at the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,9 +33,10 @@ pub(crate) enum PromptInput {
 }
 
 /// What the prompt asks for, which decides the meaning of plain text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum PromptMode {
     /// A decision about a gate. Text that is no command is not accepted.
+    #[default]
     Decision,
     /// The answer to a question.
     Question,
@@ -47,16 +44,8 @@ enum PromptMode {
     Message,
 }
 
-/// A line that the person typed.
-#[derive(Debug)]
-struct TypedLine {
-    text: String,
-    /// Monotonic time at which the line was read, in nanoseconds.
-    read_at: u64,
-}
-
 /// The prompt at the terminal of a followed run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TerminalPrompt {
     /// Lines that the person types on stdin. `None` if nobody can be asked.
     lines: Option<mpsc::Receiver<TypedLine>>,
@@ -78,16 +67,7 @@ impl TerminalPrompt {
     /// Creates a prompt. The prompt is inactive if there is no terminal or `unattended` is set.
     pub(crate) fn new(unattended: bool) -> Self {
         let is_attended = !unattended && output::is_interactive();
-        let lines = is_attended.then(spawn_stdin_reader);
-        Self {
-            lines,
-            earliest_answer: 0,
-            shown_gate: None,
-            mode: PromptMode::Decision,
-            form: None,
-            options: Vec::new(),
-            commands: String::new(),
-        }
+        Self { lines: is_attended.then(output::spawn_stdin_reader), ..Self::default() }
     }
 
     /// Returns whether a person can be asked at the terminal.
@@ -116,40 +96,40 @@ impl TerminalPrompt {
         if view.parent.is_some() && view.chain.is_none() {
             eprint_indented(&format!("the child run {run} of agent {}:", view.agent));
         }
-        for gate_line in short_gate_card(&gate) {
+        for gate_line in gate_card(&gate, gate_card::SHORT) {
             eprint_indented(&gate_line);
         }
         let (id, run) = (gate.id, gate.run);
-        if has_submit_again_tag(&gate.tags) {
+        let can_unblock = !has_submit_again_tag(&gate.tags);
+        if !can_unblock {
             eprint_indented(&format!("no answer can unblock the run:  longhaul cancel {run}"));
-            if self.is_interactive() {
-                self.commands = "w why · d detach".to_owned();
-                self.ask();
-            }
-        } else if self.is_interactive() {
-            let scopes: Vec<&str> =
-                gate.scopes.iter().skip(1).map(|scope| scope.as_str()).collect();
-            self.commands = if self.form.is_some() {
-                "type the answers, or: /r reject · /w why · /d detach".to_owned()
-            } else if is_question {
-                "type the answer, or: r reject · w why · d detach".to_owned()
-            } else {
-                let scopes = match scopes.is_empty() {
-                    true => String::new(),
-                    false => format!(" [{}]", scopes.join("|")),
-                };
-                format!("a{scopes} approve · r [note] reject · s TEXT steer · w why · d detach")
-            };
-            if self.form.is_some() {
-                self.print_commands();
-            }
-            self.ask();
-        } else if is_question {
-            let command = answer_command(&gate);
-            eprint_indented(&format!("answer the question:  {command}"));
-        } else {
-            eprint_indented(&format!("decide:  longhaul approve {id}    or  longhaul reject {id}"));
+        } else if !self.is_interactive() {
+            eprint_indented(&match is_question {
+                true => format!("answer the question:  {}", answer_command(&gate)),
+                false => format!("decide:  longhaul approve {id}    or  longhaul reject {id}"),
+            });
         }
+        if !self.is_interactive() {
+            return Ok(());
+        }
+        let scopes: Vec<&str> = gate.scopes.iter().skip(1).map(|scope| scope.as_str()).collect();
+        self.commands = if !can_unblock {
+            "w why · d detach".to_owned()
+        } else if self.form.is_some() {
+            "type the answers, or: /r reject · /w why · /d detach".to_owned()
+        } else if is_question {
+            "type the answer, or: r reject · w why · d detach".to_owned()
+        } else {
+            let scopes = match scopes.is_empty() {
+                true => String::new(),
+                false => format!(" [{}]", scopes.join("|")),
+            };
+            format!("a{scopes} approve · r [note] reject · s TEXT steer · w why · d detach")
+        };
+        if self.form.is_some() && can_unblock {
+            eprint_indented(&self.commands);
+        }
+        self.ask();
         Ok(())
     }
 
@@ -158,11 +138,6 @@ impl TerminalPrompt {
         (self.mode, self.form, self.earliest_answer) = (PromptMode::Message, None, 0);
         self.options.clear();
         eprint_indented("type a message · /end close · w why · d detach");
-    }
-
-    /// Prints the commands that the prompt accepts.
-    fn print_commands(&self) {
-        eprint_indented(&self.commands);
     }
 
     /// Asks for the answer to a gate that the caller has printed, with these commands.
@@ -177,11 +152,11 @@ impl TerminalPrompt {
     fn ask(&mut self) {
         output::discard_typed_input();
         while let Some(Ok(line)) = self.lines.as_mut().map(mpsc::Receiver::try_recv) {
-            print_unused_line(&line, "typed before the question");
+            eprint_unused_line(&line, "typed before the question");
         }
         match self.form.as_ref().and_then(FormPrompt::next_question) {
             Some(question) => eprint_indented(&question),
-            None => self.print_commands(),
+            None => eprint_indented(&self.commands),
         }
         self.earliest_answer = output::earliest_answer_time();
     }
@@ -199,7 +174,7 @@ impl TerminalPrompt {
         while let Some(lines) = &mut self.lines
             && let Some(line) = lines.recv().await
         {
-            print_unused_line(&line, "nothing was asked");
+            eprint_unused_line(&line, "nothing was asked");
         }
         // The next question finds the terminal closed.
         std::future::pending().await
@@ -217,7 +192,7 @@ impl TerminalPrompt {
                 return PromptInput::Detach;
             };
             if line.read_at < self.earliest_answer {
-                eprint_indented(&output::early_line_note(&line.text));
+                eprint_unused_line(&line, output::TOO_EARLY);
                 self.ask();
                 continue;
             }
@@ -240,7 +215,7 @@ impl TerminalPrompt {
             match parse_prompt_line(text, self.mode) {
                 _ if text.is_empty() => {}
                 Some(input) => return input,
-                None => self.print_commands(),
+                None => eprint_indented(&self.commands),
             }
         }
     }
@@ -272,21 +247,21 @@ impl TerminalPrompt {
             eprint_indented("the gate was closed meanwhile; the next one:");
             return self.show_oldest_gate(client, run).await;
         }
-        let mut scope = AnswerScope::Once;
-        let (decision, note) = match (input, &gate) {
-            (PromptInput::Approve(requested_scope), Some(gate)) => {
-                if !gate.scopes.contains(&requested_scope) {
-                    let scope = requested_scope.as_str();
-                    let reason = format!("this gate can't be approved that widely ({scope})");
-                    eprint_indented(&format!("{reason}; `a` approves it once"));
-                    return Ok(());
-                }
-                scope = requested_scope;
-                (GateDecision::Approve, None)
+        let answer = match (input, &gate) {
+            (PromptInput::Approve(scope), Some(gate)) if gate.scopes.contains(&scope) => {
+                Answer { scope, ..new_answer(GateDecision::Approve) }
             }
-            (PromptInput::Reject(note), Some(_)) => (GateDecision::Reject, note),
+            (PromptInput::Approve(scope), Some(_)) => {
+                let reason =
+                    format!("this gate can't be approved that widely ({})", scope.as_str());
+                eprint_indented(&format!("{reason}; `a` approves it once"));
+                return Ok(());
+            }
+            (PromptInput::Reject(note), Some(_)) => {
+                Answer { note, ..new_answer(GateDecision::Reject) }
+            }
             (PromptInput::Text(text), Some(_)) if self.mode == PromptMode::Question => {
-                (GateDecision::Answer(text), None)
+                new_answer(GateDecision::Answer(text))
             }
             (PromptInput::Text(text), _) => {
                 client.steer_run(run, text, SteerDelivery::AfterBatch).await?;
@@ -300,8 +275,7 @@ impl TerminalPrompt {
                 return Ok(());
             }
             (PromptInput::Why, _) => {
-                let explanation = client.explain_run(run).await?;
-                eprint_indented(&explanation.message);
+                eprint_indented(&client.explain_run(run).await?.message);
                 return Ok(());
             }
             (PromptInput::Approve(_) | PromptInput::Reject(_) | PromptInput::Detach, _) => {
@@ -309,8 +283,7 @@ impl TerminalPrompt {
             }
         };
         let Some(gate) = gate else { return Ok(()) };
-        let answer = Answer { scope, note, digest: gate.digest, ..new_answer(decision) };
-        client.answer_gate(&gate, answer).await?;
+        client.answer_gate(&gate, Answer { digest: gate.digest, ..answer }).await?;
         Ok(())
     }
 }
@@ -352,33 +325,18 @@ fn eprint_indented(line: &str) {
     output::eprint_line(&format!("          {line}"));
 }
 
-/// Says that a line that the person typed is not used, unless it is empty.
-fn print_unused_line(line: &TypedLine, reason: &str) {
-    let text = sanitize::sanitize_line(line.text.trim());
-    let text = sanitize::truncate(&text, output::UNUSED_LINE_CHARS_MAX);
-    if !text.is_empty() {
-        eprint_indented(&format!("not used: \"{text}\" ({reason})"));
+/// Says that a typed line is not used, unless the line is empty.
+fn eprint_unused_line(line: &TypedLine, reason: &str) {
+    if !line.text.trim().is_empty() {
+        eprint_indented(&output::unused_line_note(&line.text, reason));
     }
-}
-
-/// Reads lines from stdin in a separate thread, because reading a terminal blocks.
-fn spawn_stdin_reader() -> mpsc::Receiver<TypedLine> {
-    let (sender, lines) = mpsc::channel(16);
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            let Ok(text) = line else { return };
-            let line = TypedLine { text, read_at: SystemClock.monotonic_nanos() };
-            if sender.blocking_send(line).is_err() {
-                return;
-            }
-        }
-    });
-    lines
 }
 
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use longhaul_core::time::Clock as _;
+    use longhaul_engine::clock::SystemClock;
 
     use super::*;
 
@@ -411,12 +369,9 @@ mod tests {
         let (sender, lines) = mpsc::channel(4);
         let prompt = TerminalPrompt {
             lines: Some(lines),
-            earliest_answer: 0,
-            shown_gate: None,
             mode,
-            form: None,
             options: vec!["merge".into(), "reject".into()],
-            commands: String::new(),
+            ..TerminalPrompt::default()
         };
         (prompt, sender)
     }

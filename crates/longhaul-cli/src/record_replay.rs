@@ -82,14 +82,6 @@ pub(crate) fn create_recorder(config: &Config) -> anyhow::Result<Arc<CassetteRec
     Ok(recorder)
 }
 
-/// Returns the error for recording a run that another process drives.
-pub(crate) fn recording_needs_own_driver_error() -> CliError {
-    CliError::usage_error(
-        "--record works only if this process drives the run, but another one does",
-    )
-    .with_hint("export it when it has ended", "longhaul export RUN --cassette")
-}
-
 /// A project whose runs this process drives (executes), and the recorder of their model calls.
 #[derive(Debug)]
 pub(crate) struct RecordingSession {
@@ -117,19 +109,16 @@ impl RecordingSession {
     pub(crate) fn finish_cassette(&self, silent: bool) -> anyhow::Result<()> {
         let cassette_file =
             self.recorder.finish_and_count_exchanges().context("the cassette is incomplete")?;
-        if silent {
-            return Ok(());
-        }
-        output::eprint_line(&match cassette_file {
+        let text = match cassette_file {
             Some((path, exchanges)) => {
-                format!(
-                    "recorded {} in {}",
-                    count_with_noun(exchanges, "model exchange"),
-                    path.display()
-                )
+                let count = count_with_noun(exchanges, "model exchange");
+                format!("recorded {count} in {}", path.display())
             }
             None => "no model was called, so nothing was recorded".to_owned(),
-        });
+        };
+        if !silent {
+            output::eprint_line(&text);
+        }
         Ok(())
     }
 }

@@ -32,7 +32,14 @@ pub(crate) enum RulesSubcommand {
     Ls(ListRulesCommand),
     /// Revokes a remembered approval: later calls ask again
     #[command(visible_alias = "revoke")]
-    Rm(RevokeRuleCommand),
+    Rm {
+        /// Id of the remembered approval, as `longhaul rules` lists it, or at least its last six
+        /// characters
+        rule: String,
+        /// Print the revoked approval as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -45,22 +52,12 @@ pub(crate) struct ListRulesCommand {
     json: bool,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct RevokeRuleCommand {
-    /// Id of the remembered approval, as `longhaul rules` lists it, or at least its last six
-    /// characters
-    rule: String,
-    /// Print the revoked approval as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
 impl RulesCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
             None => self.list.run(),
             Some(RulesSubcommand::Ls(list)) => list.run(),
-            Some(RulesSubcommand::Rm(revoke)) => revoke.run(),
+            Some(RulesSubcommand::Rm { rule, json }) => revoke_rule(rule, *json),
         }
     }
 }
@@ -76,20 +73,18 @@ impl ListRulesCommand {
     }
 }
 
-impl RevokeRuleCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        let rule = with_client(async |client| {
-            let rule = resolve::resolve_rule_id(client, &self.rule).await?;
-            client.send(REVOKE_RULE.at(rule)).await
-        })?;
-        output::show_text(self.json, &rule, |rule| {
-            let allowed = rule_pattern_text(&rule.pattern);
-            let id = rule.id;
-            format!(
-                "Revoked: {allowed} asks again, unless another remembered approval covers it   {id}"
-            )
-        })
-    }
+fn revoke_rule(id: &str, json: bool) -> anyhow::Result<()> {
+    let rule = with_client(async |client| {
+        let rule = resolve::resolve_rule_id(client, id).await?;
+        client.send(REVOKE_RULE.at(rule)).await
+    })?;
+    output::show_text(json, &rule, |rule| {
+        let allowed = rule_pattern_text(&rule.pattern);
+        let id = rule.id;
+        format!(
+            "Revoked: {allowed} asks again, unless another remembered approval covers it   {id}"
+        )
+    })
 }
 
 fn rule_row(rule: &RuleView) -> Vec<TableCell> {

@@ -10,18 +10,16 @@ use longhaul_api::task::Task;
 use longhaul_core::id::Seq;
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::Agent;
-use longhaul_project::agents::loaded_agents::LoadedAgents;
-use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_store::OpenMode;
 
 use crate::client::Client;
 use crate::client::connect::{connect_or_create_store, find_configured_or_local_server};
 use crate::error::fail;
 use crate::exit::Exit;
-use crate::follow::{FinalOutputFormat, RunFollowOptions};
+use crate::follow::{FollowOutput, RunFollowOptions};
 use crate::followed_run::FollowedRun;
 use crate::format::parse_duration;
-use crate::record_replay::{CassetteArgs, RecordingSession, recording_needs_own_driver_error};
+use crate::record_replay::{CassetteArgs, RecordingSession};
 use crate::runtime::InterruptListener;
 use crate::store_access::{open_store_as_driver_or_observer, store_open_options};
 use crate::submit::prepare_task;
@@ -87,12 +85,11 @@ impl RunFollowArgs {
     pub(crate) fn follow_options(&self) -> RunFollowOptions {
         RunFollowOptions {
             silent: self.quiet || self.json,
-            as_json: false,
             stop_at_person: self.no_input,
             is_only_client: false,
-            final_output: match self.json {
-                true => FinalOutputFormat::Json,
-                false => FinalOutputFormat::Text,
+            output: match self.json {
+                true => FollowOutput::Json,
+                false => FollowOutput::Text,
             },
         }
     }
@@ -100,15 +97,11 @@ impl RunFollowArgs {
     /// Returns the options for following a run. With `--json`, each event is printed as a line of
     /// JSON.
     pub(crate) fn follow_options_with_json_events(&self) -> RunFollowOptions {
-        let options = self.follow_options();
-        match self.json {
-            true => RunFollowOptions {
-                as_json: true,
-                final_output: FinalOutputFormat::Nothing,
-                ..options
-            },
-            false => options,
+        let mut options = self.follow_options();
+        if self.json {
+            options.output = FollowOutput::Events;
         }
+        options
     }
 }
 
@@ -123,20 +116,13 @@ impl RunTaskCommand {
         options
     }
 
-    /// Fails if `--chain` is combined with an option that works for a single run only.
-    fn check_chain_options(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let CassetteArgs { record, replay, .. } = &self.record_replay;
         let uses_cassette = record.is_some() || replay.is_some();
-        if self.task.chain_and_step().0.is_some() && (self.ephemeral || uses_cassette) {
+        if self.task.chain.is_some() && (self.ephemeral || uses_cassette) {
             let message = "a chain can't be recorded, replayed or run with --ephemeral";
-            let hint = "longhaul run --chain NAME ...";
-            return fail(message, "run it in the store", hint);
+            return fail(message, "run it in the store", "longhaul run --chain NAME ...");
         }
-        Ok(())
-    }
-
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        self.check_chain_options()?;
         if self.ephemeral {
             return self.run_ephemeral();
         }
@@ -147,12 +133,15 @@ impl RunTaskCommand {
             Some(_) => environment::add_dotenv_variables_if_valid(process_env),
             None => environment::add_dotenv_variables(process_env)?,
         };
-        if self.record_replay.record.is_some() && server.is_some() {
-            return Err(recording_needs_own_driver_error().into());
+        if record.is_some() && server.is_some() {
+            let message =
+                "--record works only if this process drives the run, but another one does";
+            let hint = "longhaul export RUN --cassette";
+            return fail(message, "export it when it has ended", hint);
         }
         let mut task_args = self.task.clone();
         if let Some(model) = self.record_replay.replay_model_from_args(&process_env)? {
-            task_args.set_model(model);
+            task_args.model = Some(model);
         }
         let mut prepared = prepare_task(&task_args, server.as_ref(), &process_env)?;
         let agents = prepared.agents.take();
@@ -160,23 +149,24 @@ impl RunTaskCommand {
         let options = self.follow_options();
         if let (None, Some(agents)) = (&server, &agents) {
             let unattended = options.silent || options.stop_at_person;
-            self.ask_for_trust(agents, &process_env, unattended)?;
+            let config = environment::load_config_quietly(&process_env)?;
+            // A chain may need what any of its agents needs. A refusal is not an error here: the
+            // run itself waits for trust and says so.
+            let agent = Some(self.task.agent_name()).filter(|name| !name.is_empty());
+            _ = confirm::ask_for_trust_before_run((&config, agents), agent, unattended)?;
         }
-        let recording = match self.record_replay.record.is_some() {
-            true => Some(self.record_replay.open_store_for_recording(&process_env)?),
-            false => None,
-        };
-        let opened_store = match (&server, &recording) {
-            (Some(_), _) | (None, Some(_)) => None,
-            (None, None) => {
-                Some(open_store_as_driver_or_observer(&process_env, agents, options.silent)?)
-            }
-        };
+        let (mut recording, mut opened_store) = (None, None);
+        if record.is_some() {
+            recording = Some(self.record_replay.open_store_for_recording(&process_env)?);
+        } else if server.is_none() {
+            let silent = options.silent;
+            opened_store = Some(open_store_as_driver_or_observer(&process_env, agents, silent)?);
+        }
         let recording_runtime = recording.as_ref().map(|recording| &recording.runtime);
         let local_runtime = recording_runtime.or(opened_store.as_ref());
-        let client: Client = match (server, local_runtime) {
-            (_, Some(runtime)) => Client::for_store(runtime)?,
-            (server, None) => connect_or_create_store(server)?,
+        let client: Client = match local_runtime {
+            Some(runtime) => Client::for_store(runtime)?,
+            None => connect_or_create_store(server)?,
         };
         let run = self.submit_and_follow(task, &client, local_runtime, recording.as_ref());
         runtime::build_multi_thread_tokio()?.block_on(run)
@@ -194,7 +184,8 @@ impl RunTaskCommand {
         let run = client.submit_task(task).await?;
         if !options.silent {
             let note = if self.ephemeral { "  (ephemeral, nothing is stored)" } else { "" };
-            output::eprint_line(&format!("{run}  {}{note}", self.task.agent_or_chain_name()));
+            let name = self.task.chain.as_deref().unwrap_or_else(|| self.task.agent_name());
+            output::eprint_line(&format!("{run}  {name}{note}"));
         }
         if let Some(recording) = recording {
             recording.begin_cassette(run, self.task.agent_name()).await?;
@@ -215,56 +206,28 @@ impl RunTaskCommand {
         Ok(exit)
     }
 
-    /// Asks on a terminal whether the project's code is trusted. A refusal is not an error here: the
-    /// run itself waits for trust and says so.
-    fn ask_for_trust(
-        &self,
-        agents: &LoadedAgents,
-        process_env: &ProcessEnv,
-        unattended: bool,
-    ) -> anyhow::Result<()> {
-        let config = environment::load_config_quietly(process_env)?;
-        // A chain may need what any of its agents needs.
-        let agent = Some(self.task.agent_name()).filter(|name| !name.is_empty());
-        _ = confirm::ask_for_trust_before_run((&config, agents), agent, unattended)?;
-        Ok(())
-    }
-
     /// Runs the task on an in-memory store, which is lost when this command ends.
     fn run_ephemeral(&self) -> anyhow::Result<Exit> {
-        let (runtime, task) = self.open_in_memory_and_prepare_task(self.follow.quiet)?;
+        let process_env = environment::add_dotenv_variables(environment::current_process_env()?)?;
+        let mut args = self.task.clone();
+        if let Some(model) = self.record_replay.replay_model_from_args(&process_env)? {
+            args.model = Some(model);
+        }
+        let task = prepare_task(&args, None, &process_env)?;
+        let task = task.print_notes_and_take_task(self.follow.quiet);
+        let config = environment::load_config(&process_env)?;
+        let runtime = open_runtime_in_memory(config, store_open_options(OpenMode::Driver))?;
+        if let Ok(agent) = runtime.longhaul.get_agent(args.agent_name()) {
+            // A key of an effect that happens at most once over all runs needs the store.
+            longhaul::ephemeral::check_no_effect_keys(&agent).or_else(|error| {
+                let command = format!("longhaul run {} ...", agent.name);
+                fail(error.to_string(), "run the agent in the store", command)
+            })?;
+            // Nobody could send a follow-up message.
+            runtime.longhaul.register(Agent { keep_open: None, ..(*agent).clone() });
+        }
         let client = Client::for_store(&runtime)?;
         let run = self.submit_and_follow(task, &client, Some(&runtime), None);
         runtime::build_multi_thread_tokio()?.block_on(run)
     }
-
-    /// Opens the project on an in-memory store and builds the task that an ephemeral run executes.
-    fn open_in_memory_and_prepare_task(
-        &self,
-        silent: bool,
-    ) -> anyhow::Result<(ProjectRuntime, Task)> {
-        let process_env = environment::add_dotenv_variables(environment::current_process_env()?)?;
-        let mut args = self.task.clone();
-        if let Some(model) = self.record_replay.replay_model_from_args(&process_env)? {
-            args.set_model(model);
-        }
-        let task = prepare_task(&args, None, &process_env)?.print_notes_and_take_task(silent);
-        let config = environment::load_config(&process_env)?;
-        let runtime = open_runtime_in_memory(config, store_open_options(OpenMode::Driver))?;
-        if let Ok(agent) = runtime.longhaul.get_agent(args.agent_name()) {
-            check_no_effect_keys(&agent)?;
-            // Nobody could send a follow-up message.
-            runtime.longhaul.register(Agent { keep_open: None, ..(*agent).clone() });
-        }
-        Ok((runtime, task))
-    }
-}
-
-/// Fails if the agent has effect keys (keys of effects that happen at most once over all runs),
-/// because they need the store. The error contains the command that runs the agent in the store.
-fn check_no_effect_keys(agent: &Agent) -> anyhow::Result<()> {
-    longhaul::ephemeral::check_no_effect_keys(agent).or_else(|error| {
-        let command = format!("longhaul run {} ...", agent.name);
-        fail(error.to_string(), "run the agent in the store", command)
-    })
 }

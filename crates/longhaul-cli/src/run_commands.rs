@@ -7,7 +7,7 @@ use longhaul_api::operations::{
 };
 use longhaul_api::query::RunsQuery;
 use longhaul_api::run::{CancelBody, FreeKeyBody, ResumeBody, RunView};
-use longhaul_api::why::RunExplanation;
+use longhaul_api::transcript::RunExplanation;
 use longhaul_core::id::{CallId, RunId};
 use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::status::Status;
@@ -206,11 +206,9 @@ impl RunsCommand {
     /// Returns a sentence that says that the given run has ended and that the command has changed
     /// the newest run of its chain instead. Empty if the given run itself was changed.
     fn note_if_other_run_changed(&self, requested_run: RunId, changed: &RunView) -> String {
-        let chain_run = match self {
-            Self::Retry(_) => changed.retry_of.unwrap_or(requested_run),
-            Self::Pause(_) | Self::Resume { .. } | Self::Cancel { .. } | Self::Close(_) => {
-                changed.id
-            }
+        let chain_run = match matches!(self, Self::Retry(_)) {
+            true => changed.retry_of.unwrap_or(requested_run),
+            false => changed.id,
         };
         let Some(chain) = changed.chain.as_ref().filter(|_| chain_run != requested_run) else {
             return String::new();

@@ -1,12 +1,11 @@
 //! One run as a page for people: its status, details and result.
 
 use longhaul_api::run::{GradingVerdictView, RunChainView, RunView, UsageView};
-use longhaul_api::why::RunExplanation;
-use longhaul_core::status::ResultApprovalAnswer;
+use longhaul_api::transcript::RunExplanation;
 use longhaul_core::time::Millis;
 
 use crate::event_printer::{first_line, verdict_text};
-use crate::format::{format_duration, format_name_counts, format_usd};
+use crate::format::{format_duration, format_name_counts, format_usd, json_text};
 use crate::run_status::StatusLabel;
 use crate::sanitize;
 use crate::style::{Styler, TextTone};
@@ -43,7 +42,14 @@ pub(crate) fn render_run_page(
     if let Some(output) = &run.output {
         lines.push(String::new());
         lines.push(sanitize::sanitize_text(&output.text));
-        lines.extend(output.answer.as_ref().map(result_answer_line));
+        // The answer with which a person approved the result.
+        if let Some(answer) = &output.answer {
+            let verb = if answer.decision == "edit" { "edited" } else { "approved" };
+            let note = answer.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+            let payload = answer.payload.as_ref().map(|data| format!("   data {}", data.as_str()));
+            let line = format!("  {verb} by {}{note}{}", answer.by, payload.unwrap_or_default());
+            lines.push(sanitize::sanitize_line(&line));
+        }
     }
     if let Some(error) = &run.error {
         lines.push(String::new());
@@ -57,27 +63,19 @@ pub(crate) fn render_run_page(
     lines
 }
 
-/// Formats the answer with which a person approved the result.
-fn result_answer_line(answer: &ResultApprovalAnswer) -> String {
-    let verb = if answer.decision == "edit" { "edited" } else { "approved" };
-    let note = answer.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
-    let payload = answer.payload.as_ref().map(|data| format!("   data {}", data.as_str()));
-    let payload = payload.unwrap_or_default();
-    sanitize::sanitize_line(&format!("  {verb} by {}{note}{payload}", answer.by))
-}
-
 fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     let version = run.agent_version.to_string();
     let version = version.get(..VERSION_CHARS).unwrap_or(&version);
     let duration = |millis| format_duration(Millis(millis));
     let mut rows = vec![
         ("agent", format!("{} {version}", run.agent)),
-        ("asked", first_line(&run_input_text(run))),
+        ("asked", first_line(&json_text(&run.input.to_value()))),
     ];
     if let Some(model) = &run.model {
         rows.push(("model", model.clone()));
     }
-    rows.push(("turns", usage_with_cap_text(run.turns.into(), run.budget.turns.map(u64::from))));
+    let cap = run.budget.turns.map(|cap| format!(" of {cap}")).unwrap_or_default();
+    rows.push(("turns", format!("{}{cap}", run.turns)));
     if !run.tools_called.is_empty() {
         rows.push(("tools", format_name_counts(&run.tools_called)));
     }
@@ -120,38 +118,20 @@ fn chain_position_text(run: &RunView, chain: &RunChainView) -> String {
     format!("{chain_name}step {step} of {step_count}; {status}{newest_run_note}")
 }
 
-/// Returns the input of the run's task as text.
-fn run_input_text(run: &RunView) -> String {
-    match run.input.to_value() {
-        serde_json::Value::String(text) => text,
-        other @ (serde_json::Value::Null
-        | serde_json::Value::Bool(_)
-        | serde_json::Value::Number(_)
-        | serde_json::Value::Array(_)
-        | serde_json::Value::Object(_)) => other.to_string(),
-    }
-}
-
 /// Formats the number of the run's attempt, and the numbers of model retries, tool retries and
 /// takeovers by another worker, which do not count as attempts.
 fn format_attempt_number(run: &RunView) -> String {
-    let retries = run.retries;
-    let counts = [
-        (retries.model_calls, "model retries"),
-        (retries.tool_calls, "tool retries"),
-        (retries.takeovers, "takeovers"),
-    ];
-    let counts = counts.iter().filter(|(count, _)| *count > 0);
-    counts.fold(run.attempt.to_string(), |attempt_text, (count, count_name)| {
-        format!("{attempt_text}, {count_name}: {count}")
-    })
-}
-
-fn usage_with_cap_text(used: u64, cap: Option<u64>) -> String {
-    match cap {
-        Some(cap) => format!("{used} of {cap}"),
-        None => used.to_string(),
+    let mut text = run.attempt.to_string();
+    for (count, name) in [
+        (run.retries.model_calls, "model retries"),
+        (run.retries.tool_calls, "tool retries"),
+        (run.retries.takeovers, "takeovers"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(", {name}: {count}"));
+        }
     }
+    text
 }
 
 /// Formats all token counts that cost money, so that the cost can be verified by hand.

@@ -3,7 +3,7 @@
 //! repeat what the text says.
 
 use longhaul_api::run::RunView;
-use longhaul_api::why::RunExplanation;
+use longhaul_api::transcript::RunExplanation;
 use longhaul_core::status::Status;
 
 use crate::client::Client;

@@ -6,15 +6,10 @@ use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Builds a single-threaded tokio runtime, for commands that do not drive (execute) runs.
-pub(crate) fn build_single_thread_tokio() -> anyhow::Result<Runtime> {
-    let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.context("the async runtime can't be started")
-}
-
 /// Runs a command that does not drive (execute) runs, on this thread.
 pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    build_single_thread_tokio()?.block_on(command)
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.context("the async runtime can't be started")?.block_on(command)
 }
 
 /// Builds a multi-threaded tokio runtime, for commands that drive (execute) runs.

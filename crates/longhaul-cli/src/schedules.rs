@@ -9,7 +9,7 @@ use longhaul_core::schedule::{CatchUp, Overlap};
 use longhaul_core::time::Millis;
 
 use crate::client::connect::{with_client, with_client_if_any, with_client_or_new_store};
-use crate::error::HintResultExt as _;
+use crate::error::fill_hint;
 use crate::event_printer::format_time_with_zone;
 use crate::format::{format_duration, name_parser, parse_duration};
 use crate::output;
@@ -111,8 +111,16 @@ impl SchedulesCommand {
             None => print_schedules(&self.list),
             Some(SchedulesSubcommand::Ls(list)) => print_schedules(list),
             Some(SchedulesSubcommand::Add(add)) => add.add_schedule(),
-            Some(SchedulesSubcommand::Rm { name }) => remove_schedule(name),
-            Some(SchedulesSubcommand::Run { name, json }) => run_schedule(name, *json),
+            Some(SchedulesSubcommand::Rm { name }) => {
+                let request = DELETE_SCHEDULE.at(ScheduleParam(name.to_owned()));
+                let removed = with_client(async |client| client.send(request).await)?;
+                output::print_text(&format!("The schedule `{}` is removed.", removed.name))
+            }
+            Some(SchedulesSubcommand::Run { name, json }) => {
+                let request = RUN_SCHEDULE.at(ScheduleParam(name.to_owned()));
+                let run = with_client(async |client| client.send(request).await)?;
+                output::show_text(*json, &run, |run| run.id.to_string())
+            }
         }
     }
 }
@@ -136,7 +144,7 @@ impl AddScheduleCommand {
         };
         with_client_or_new_store(async |client| {
             let created = client.send(CREATE_SCHEDULE.at(()).body(&body)).await;
-            let schedule = created.fill_hint_placeholder("NAME", &self.name)?;
+            let schedule = fill_hint(created, "NAME", &self.name)?;
             output::show_text(self.json, &schedule, |schedule| {
                 let next = schedule.next_at.map_or_else(|| "never".into(), format_time_with_zone);
                 format!("The schedule `{}` fires next: {next}", schedule.name)
@@ -176,16 +184,4 @@ fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
         None => schedule.agent.clone(),
     };
     table::row(&[&schedule.name, &timing, &target, &next, &last, &status])
-}
-
-fn remove_schedule(name: &str) -> anyhow::Result<()> {
-    let request = DELETE_SCHEDULE.at(ScheduleParam(name.to_owned()));
-    let removed = with_client(async |client| client.send(request).await)?;
-    output::print_text(&format!("The schedule `{}` is removed.", removed.name))
-}
-
-fn run_schedule(name: &str, json: bool) -> anyhow::Result<()> {
-    let request = RUN_SCHEDULE.at(ScheduleParam(name.to_owned()));
-    let run = with_client(async |client| client.send(request).await)?;
-    output::show_text(json, &run, |run| run.id.to_string())
 }

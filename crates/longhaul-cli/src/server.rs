@@ -33,7 +33,7 @@ use crate::error::{self, CliError};
 use crate::exit::Exit;
 use crate::log::{self, LogStyle};
 use crate::runtime::{InterruptListener, wait_for_parent_exit};
-use crate::server::reload::{FileTimesAndSizes, ProjectReloader};
+use crate::server::reload::{FileTimesAndSizes, ProjectReloader, read_times_and_sizes};
 use crate::server::report::{RunLifecycleLogger, print_banner};
 use crate::store_access::store_open_options;
 use crate::trust::confirm;
@@ -73,11 +73,11 @@ pub(crate) enum ServerCommand {
 
 impl ServerCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let (args, mode) = match self {
-            Self::Dev(args) => (args, ServeMode::Dev),
-            Self::Serve(args) => (args, ServeMode::Serve),
+        let (args, is_dev) = match self {
+            Self::Dev(args) => (args, true),
+            Self::Serve(args) => (args, false),
         };
-        let server = PreparedServer::bind_and_open_store(args, mode)?;
+        let server = PreparedServer::bind_and_open_store(args, is_dev)?;
         runtime::build_multi_thread_tokio()?.block_on(server.serve_until_stopped())
     }
 }
@@ -98,31 +98,14 @@ pub(crate) struct ServeArgs {
     until_eof: bool,
 }
 
-/// Whether a project is served for production or for development.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ServeMode {
-    /// Serves the project for production.
-    Serve,
-    /// Serves the project for development: agents, skills and project rules (`AGENTS.md`) are
-    /// reloaded when they change, the person at the terminal is asked for trust, and variables of
-    /// the project's `.env` apply.
-    Dev,
-}
-
-impl ServeMode {
-    const fn command(self) -> &'static str {
-        match self {
-            Self::Serve => "serve",
-            Self::Dev => "dev",
-        }
-    }
-}
-
 /// A server that has opened its store and bound its address, but serves no requests yet.
 #[derive(Debug)]
 struct PreparedServer<'a> {
     args: &'a ServeArgs,
-    mode: ServeMode,
+    /// True for `longhaul dev`: agents, skills and project rules (`AGENTS.md`) are reloaded when
+    /// they change, the person at the terminal is asked for trust, and variables of the project's
+    /// `.env` apply.
+    is_dev: bool,
     // Dropped before the store is released, because the next driver writes its own marker.
     _marker: RunningServerRecordGuard,
     runtime: ProjectRuntime,
@@ -138,12 +121,13 @@ struct PreparedServer<'a> {
 impl<'a> PreparedServer<'a> {
     /// Binds the address, opens the store and reads the local API key, in this order, so that a
     /// failure leaves nothing changed.
-    fn bind_and_open_store(args: &'a ServeArgs, mode: ServeMode) -> anyhow::Result<Self> {
-        let config = load_config_and_init_log(args, mode)?;
+    fn bind_and_open_store(args: &'a ServeArgs, is_dev: bool) -> anyhow::Result<Self> {
+        let command = if is_dev { "dev" } else { "serve" };
+        let config = load_config_and_init_log(args, is_dev)?;
         let is_interactive =
             LogStyle::for_stderr() == LogStyle::Human && args.log != Some(LogStyle::Json);
-        let unattended = mode == ServeMode::Serve || !is_interactive;
-        let agent_files = FileTimesAndSizes::read_times_and_sizes(&config, &[]);
+        let unattended = !is_dev || !is_interactive;
+        let agent_files = read_times_and_sizes(&config, &[]);
         let agents = environment::load_agents(&config)?;
         let untrusted = confirm::ask_for_trust_before_run((&config, &agents), None, unattended)?;
         check_server_settings_trusted(&config)?;
@@ -151,15 +135,15 @@ impl<'a> PreparedServer<'a> {
             tracing::warn!("{warning}");
         }
         raise_open_file_limit();
-        let (listener, address) = bind_listener(&config.server_settings().listen, mode.command())
+        let (listener, address) = bind_listener(&config.server_settings().listen, command)
             .map_err(|failure| {
-            let is_busy = failure.exit == Exit::Busy;
-            let server = is_busy.then(|| server_already_running_error(&config)).flatten();
-            server.unwrap_or(failure)
-        })?;
+                let is_busy = failure.exit == Exit::Busy;
+                let server = is_busy.then(|| server_already_running_error(&config)).flatten();
+                server.unwrap_or(failure)
+            })?;
         let url = local_url(address);
         let options = ProjectOpenOptions {
-            holder: format!("longhaul {} at {url}", mode.command()),
+            holder: format!("longhaul {command} at {url}"),
             loaded_agents: Some(agents),
             ..store_open_options(OpenMode::Driver)
         };
@@ -174,7 +158,7 @@ impl<'a> PreparedServer<'a> {
         let marker = marker.context("the file with the server's URL can't be written")?;
         Ok(Self {
             args,
-            mode,
+            is_dev,
             _marker: marker,
             runtime,
             listener,
@@ -202,7 +186,13 @@ impl<'a> PreparedServer<'a> {
             _ = close_receiver.await;
         }));
         let mut worker_run = std::pin::pin!(worker.run(Some(Arc::new(RunLifecycleLogger)), &stop));
-        let mut reload = std::pin::pin!(self.reload_files_in_dev_mode());
+        let mut reload = std::pin::pin!(async {
+            if self.is_dev {
+                let reloader = ProjectReloader::new(&self.runtime, self.agent_files.clone());
+                reloader.watch_and_reload().await
+            }
+            std::future::pending::<()>().await;
+        });
         let mut parent = std::pin::pin!(wait_for_parent_exit(self.args.until_eof));
         self.announce_address().await?;
         loop {
@@ -233,16 +223,6 @@ impl<'a> PreparedServer<'a> {
                 () = interrupts.next_signal() => drain_or_abort_server(&stop, &app),
                 () = parent.as_mut(), if !stop.is_draining() => drain_or_abort_server(&stop, &app),
             }
-        }
-    }
-
-    async fn reload_files_in_dev_mode(&self) {
-        match self.mode {
-            ServeMode::Dev => {
-                let reloader = ProjectReloader::new(&self.runtime, self.agent_files.clone());
-                reloader.watch_and_reload().await
-            }
-            ServeMode::Serve => std::future::pending().await,
         }
     }
 
@@ -321,13 +301,13 @@ fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
 }
 
 /// Loads the configuration and sets up the log.
-fn load_config_and_init_log(args: &ServeArgs, mode: ServeMode) -> anyhow::Result<Config> {
+fn load_config_and_init_log(args: &ServeArgs, is_dev: bool) -> anyhow::Result<Config> {
     let style = args.log.unwrap_or_else(LogStyle::for_stderr);
     let load = || {
         let process_env = environment::current_process_env()?;
-        let process_env = match mode {
-            ServeMode::Dev => environment::add_dotenv_variables(process_env)?,
-            ServeMode::Serve => process_env,
+        let process_env = match is_dev {
+            true => environment::add_dotenv_variables(process_env)?,
+            false => process_env,
         };
         let mut config = environment::load_config_quietly(&process_env)?;
         if let Some(listen) = &args.listen {
@@ -363,10 +343,7 @@ fn check_server_settings_trusted(config: &Config) -> anyhow::Result<()> {
     };
     TrustDecisions::new(config).check_trusted(&item).map_err(|reason| {
         let lines = item.lines.join("; ");
-        CliError::usage_error(format!("{reason} With these settings the server {lines}."))
-            .with_exit_code(Exit::NotAllowed)
-            .with_hint("review it and decide", "longhaul trust")
-            .into()
+        CliError::not_trusted(format!("{reason} With these settings the server {lines}.")).into()
     })
 }
 

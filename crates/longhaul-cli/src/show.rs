@@ -5,7 +5,7 @@ use clap::Args;
 use longhaul_api::operations::SHOW_TRANSCRIPT;
 use longhaul_api::query::RunsQuery;
 use longhaul_api::run::RunBriefView;
-use longhaul_api::why::RunExplanation;
+use longhaul_api::transcript::RunExplanation;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
 use serde_json::{Value, json};
@@ -59,28 +59,24 @@ impl ShowRunCommand {
         resolve::with_resolved_run(&self.run, async |client, run| {
             match (self.events, self.transcript, self.tree) {
                 (true, ..) => self.print_events(client, run).await,
-                (_, true, _) => self.print_transcript(client, run).await,
+                (_, true, _) => {
+                    let transcript = client.send(SHOW_TRANSCRIPT.at(run)).await?;
+                    output::show(self.json, &transcript, |transcript| {
+                        let parts = transcript::render_transcript(transcript);
+                        parts.iter().try_for_each(|part| output::print_text(part))
+                    })
+                }
                 (.., true) => print_run_tree(client, run, self.json).await,
-                (false, false, false) => self.print_run(client, run).await,
+                (false, false, false) => {
+                    let view = client.get_run(run).await?;
+                    if self.json {
+                        return output::print_json(&view);
+                    }
+                    let (explanation, label) = explain_run_status(client, &view).await?;
+                    let page = run_page::render_run_page(&view, &explanation, &label);
+                    page.iter().try_for_each(|line| output::print_line(line))
+                }
             }
-        })
-    }
-
-    async fn print_run(&self, client: &Client, run: RunId) -> anyhow::Result<()> {
-        let view = client.get_run(run).await?;
-        if self.json {
-            return output::print_json(&view);
-        }
-        let (explanation, label) = explain_run_status(client, &view).await?;
-        let page = run_page::render_run_page(&view, &explanation, &label);
-        page.iter().try_for_each(|line| output::print_line(line))
-    }
-
-    async fn print_transcript(&self, client: &Client, run: RunId) -> anyhow::Result<()> {
-        let transcript = client.send(SHOW_TRANSCRIPT.at(run)).await?;
-        output::show(self.json, &transcript, |transcript| {
-            let parts = transcript::render_transcript(transcript);
-            parts.iter().try_for_each(|part| output::print_text(part))
         })
     }
 

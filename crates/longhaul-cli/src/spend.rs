@@ -1,7 +1,7 @@
 //! `longhaul spend`: shows the usage that spend caps (limits per day, week or month) have counted,
 //! and raises a cap until its current window ends.
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use longhaul_api::operations::{LIST_SPEND, RAISE_CAP};
 use longhaul_api::path::CapParam;
 use longhaul_api::spend::{RaiseCapBody, SpendCapUsageView, SpendCapView};
@@ -29,28 +29,25 @@ pub(crate) enum SpendSubcommand {
     /// Shows what each cap has counted in its current window
     Ls(JsonArgs),
     /// Raises a cap until its current window ends; runs that wait at it continue
-    Raise(RaiseCapCommand),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RaiseCapCommand {
-    /// Id of the cap, as `longhaul spend` shows it
-    cap: String,
-    /// API key or other submitter, actor, agent or model whose limit is raised
-    #[arg(long = "for", value_name = "NAME")]
-    subject: Option<String>,
-    /// New limit in dollars
-    #[arg(long, value_name = "DOLLARS")]
-    usd: Option<f64>,
-    /// New limit in tokens
-    #[arg(long, value_name = "COUNT")]
-    tokens: Option<u64>,
-    /// New limit in runs
-    #[arg(long, value_name = "COUNT")]
-    runs: Option<u64>,
-    /// Print the cap as one JSON object
-    #[arg(long)]
-    json: bool,
+    Raise {
+        /// Id of the cap, as `longhaul spend` shows it
+        cap: String,
+        /// API key or other submitter, actor, agent or model whose limit is raised
+        #[arg(long = "for", value_name = "NAME")]
+        subject: Option<String>,
+        /// New limit in dollars
+        #[arg(long, value_name = "DOLLARS")]
+        usd: Option<f64>,
+        /// New limit in tokens
+        #[arg(long, value_name = "COUNT")]
+        tokens: Option<u64>,
+        /// New limit in runs
+        #[arg(long, value_name = "COUNT")]
+        runs: Option<u64>,
+        /// Print the cap as one JSON object
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 impl SpendCommand {
@@ -58,7 +55,11 @@ impl SpendCommand {
         match &self.command {
             None => show_caps(&self.list),
             Some(SpendSubcommand::Ls(list)) => show_caps(list),
-            Some(SpendSubcommand::Raise(raise)) => raise.run(),
+            Some(SpendSubcommand::Raise { cap, subject, usd, tokens, runs, json }) => {
+                let (usd, tokens, runs) = (*usd, *tokens, *runs);
+                let subject = subject.clone();
+                raise_cap(cap, &RaiseCapBody { usd, tokens, runs, subject }, *json)
+            }
         }
     }
 }
@@ -84,34 +85,27 @@ fn show_caps(output: &JsonArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl RaiseCapCommand {
-    fn run(&self) -> anyhow::Result<()> {
-        let Self { usd, tokens, runs, subject, .. } = self;
-        let raise =
-            RaiseCapBody { usd: *usd, tokens: *tokens, runs: *runs, subject: subject.clone() };
-        let subject = subject.as_deref().unwrap_or_default();
-        let (waiting, cap) = with_client_or_new_store(async |client| {
-            // Waiting runs continue at once, so they are counted before.
-            let caps = client.send(LIST_SPEND.at(())).await?.data;
-            let counts = caps.iter().filter(|cap| cap.id == self.cap).flat_map(|cap| &cap.counts);
-            let count = counts.filter(|count| count.subject == subject).map(|count| count.waiting);
-            let request = RAISE_CAP.at(CapParam(self.cap.clone())).body(&raise);
-            Ok((count.sum::<u64>(), client.send(request).await?))
-        })?;
-        output::show(self.json, &cap, |cap| {
-            print_caps(std::slice::from_ref(cap))?;
-            output::eprint_line(&match waiting {
-                0 => "No run waited at the cap.".to_owned(),
-                1 => {
-                    "1 run waited at the cap; it continues if the cap covers its next call.".into()
-                }
-                runs => format!(
-                    "{runs} runs waited at the cap; those whose next call the cap covers continue."
-                ),
-            });
-            Ok(())
-        })
-    }
+fn raise_cap(id: &str, raise: &RaiseCapBody, json: bool) -> anyhow::Result<()> {
+    let subject = raise.subject.as_deref().unwrap_or_default();
+    let (waiting, cap) = with_client_or_new_store(async |client| {
+        // Waiting runs continue at once, so they are counted before.
+        let caps = client.send(LIST_SPEND.at(())).await?.data;
+        let counts = caps.iter().filter(|cap| cap.id == id).flat_map(|cap| &cap.counts);
+        let count = counts.filter(|count| count.subject == subject).map(|count| count.waiting);
+        let request = RAISE_CAP.at(CapParam(id.to_owned())).body(raise);
+        Ok((count.sum::<u64>(), client.send(request).await?))
+    })?;
+    output::show(json, &cap, |cap| {
+        print_caps(std::slice::from_ref(cap))?;
+        output::eprint_line(&match waiting {
+            0 => "No run waited at the cap.".to_owned(),
+            1 => "1 run waited at the cap; it continues if the cap covers its next call.".into(),
+            runs => format!(
+                "{runs} runs waited at the cap; those whose next call the cap covers continue."
+            ),
+        });
+        Ok(())
+    })
 }
 
 fn print_caps(caps: &[SpendCapView]) -> anyhow::Result<()> {
@@ -125,15 +119,14 @@ fn spend_cap_rows(cap: &SpendCapView) -> Vec<Vec<TableCell>> {
         let (id, limit) = (&cap.id, &cap.limit);
         return vec![table::row(&[id, &"-", &"-", &"-", &"-", limit, &0, &cap.resets_at])];
     }
-    cap.counts.iter().map(|count| cap_usage_row(cap, count)).collect()
-}
-
-fn cap_usage_row(cap: &SpendCapView, usage: &SpendCapUsageView) -> Vec<TableCell> {
-    let subject = match (cap.per.as_str(), usage.subject.as_str()) {
-        ("all", _) => "all",
-        (_, "") => "-",
-        (_, subject) => subject,
+    let usage_row = |usage: &SpendCapUsageView| {
+        let subject = match (cap.per.as_str(), usage.subject.as_str()) {
+            ("all", _) => "all",
+            (_, "") => "-",
+            (_, subject) => subject,
+        };
+        let SpendCapUsageView { used, held, left, limit, waiting, .. } = usage;
+        table::row(&[&cap.id, &subject, used, held, left, limit, waiting, &cap.resets_at])
     };
-    let SpendCapUsageView { used, held, left, limit, waiting, .. } = usage;
-    table::row(&[&cap.id, &subject, used, held, left, limit, waiting, &cap.resets_at])
+    cap.counts.iter().map(usage_row).collect()
 }

@@ -80,11 +80,30 @@ impl SteerRunCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         resolve::with_resolved_run(&self.run, async |client, run| {
             if self.status {
-                return self.print_delivery_status(client, run).await;
+                let steers = list_messages(client, run).await?;
+                if self.json {
+                    return output::print_json_list(&steers);
+                }
+                if steers.is_empty() {
+                    output::eprint_line(&format!("No messages were sent to {run}."));
+                }
+                let now = client.store_time().await?;
+                let print_status = |steer| output::print_text(&delivery_status_text(steer, now));
+                return steers.iter().try_for_each(print_status);
             }
             match (&self.edit, &self.withdraw) {
-                (Some(id), _) => self.edit_message(client, run, id).await,
-                (None, Some(id)) => self.withdraw_message(client, run, id).await,
+                (Some(id), _) => {
+                    let (text, delivery) = self.read_text_and_delivery()?;
+                    let steer = find_message(client, run, id).await?.id;
+                    let change = SteerChange { text: Some(text), delivery };
+                    client.send(UPDATE_STEER.at((run, steer)).body(&change)).await?;
+                    self.print_changed_message(client, run, steer).await
+                }
+                (None, Some(id)) => {
+                    let steer = find_message(client, run, id).await?.id;
+                    client.send(WITHDRAW_STEER.at((run, steer))).await?;
+                    self.print_changed_message(client, run, steer).await
+                }
                 (None, None) => self.send_message(client, run).await,
             }
         })
@@ -98,20 +117,6 @@ impl SteerRunCommand {
             false => self.delivery,
         };
         Ok((text, delivery))
-    }
-
-    async fn edit_message(&self, client: &Client, run: RunId, id: &str) -> anyhow::Result<()> {
-        let (text, delivery) = self.read_text_and_delivery()?;
-        let steer = find_message(client, run, id).await?;
-        let change = SteerChange { text: Some(text), delivery };
-        client.send(UPDATE_STEER.at((run, steer.id)).body(&change)).await?;
-        self.print_changed_message(client, run, steer.id).await
-    }
-
-    async fn withdraw_message(&self, client: &Client, run: RunId, id: &str) -> anyhow::Result<()> {
-        let steer = find_message(client, run, id).await?.id;
-        client.send(WITHDRAW_STEER.at((run, steer))).await?;
-        self.print_changed_message(client, run, steer).await
     }
 
     async fn print_changed_message(
@@ -147,7 +152,10 @@ impl SteerRunCommand {
         output::print_text(&match message.and_then(|message| message.between) {
             Some([_, turn]) => format!("Delivered to {run}, before turn {turn}."),
             None => {
-                let activity = if is_parked(&before) { &before.now } else { &after.now };
+                // What the run did, or what it waited for before the message.
+                let is_parked =
+                    matches!(before.status, Status::Waiting | Status::Blocked | Status::Paused);
+                let activity = if is_parked { &before.now } else { &after.now };
                 let note = receipt
                     .note
                     .unwrap_or_else(|| expected_delivery_text(&before, &after, delivery));
@@ -163,19 +171,6 @@ impl SteerRunCommand {
             ));
         }
         Ok(())
-    }
-
-    async fn print_delivery_status(&self, client: &Client, run: RunId) -> anyhow::Result<()> {
-        let steers = list_messages(client, run).await?;
-        if self.json {
-            return output::print_json_list(&steers);
-        }
-        if steers.is_empty() {
-            output::eprint_line(&format!("No messages were sent to {run}."));
-        }
-        let now = client.store_time().await?;
-        let print_status = |steer| output::print_text(&delivery_status_text(steer, now));
-        steers.iter().try_for_each(print_status)
     }
 }
 
@@ -205,11 +200,6 @@ async fn find_message(client: &Client, run: RunId, id: &str) -> anyhow::Result<S
     }
 }
 
-/// Returns whether the run waits for something other than a worker.
-const fn is_parked(run: &RunView) -> bool {
-    matches!(run.status, Status::Waiting | Status::Blocked | Status::Paused)
-}
-
 /// Describes when a message that is queued now will be delivered. `before` and `after` are the run as
 /// it was read before and after the message was queued.
 fn expected_delivery_text(before: &RunView, after: &RunView, delivery: SteerDelivery) -> String {
@@ -221,63 +211,46 @@ fn expected_delivery_text(before: &RunView, after: &RunView, delivery: SteerDeli
     let wait = before.reason.as_deref().filter(|_| before.status == Status::Waiting);
     let is_held =
         before.status == Status::Paused || matches!(wait, Some("cap" | "budget" | "budget_held"));
-    if wait == Some("message") {
-        return format!("Will be delivered at once, before turn {turn}.");
-    }
-    match delivery {
-        SteerDelivery::FollowUp => {
-            "Will be delivered only when the run would otherwise end.".to_owned()
+    let when = match (delivery, before.status) {
+        _ if wait == Some("message") => format!("at once, before turn {turn}."),
+        (SteerDelivery::FollowUp, _) => "only when the run would otherwise end.".to_owned(),
+        _ if is_held => {
+            format!("before turn {turn}, when the run continues: longhaul why {}", after.id)
         }
-        SteerDelivery::AfterBatch | SteerDelivery::BeforeNextTool | SteerDelivery::Interrupt
-            if is_held =>
-        {
-            format!(
-                "Will be delivered before turn {turn}, when the run continues: longhaul why {}",
-                after.id
-            )
+        (SteerDelivery::AfterBatch, Status::Pending) => format!("before turn {turn}."),
+        (SteerDelivery::AfterBatch, _) => {
+            format!("before turn {turn}, or sooner with --interrupt.")
         }
-        SteerDelivery::AfterBatch if before.status == Status::Pending => {
-            format!("Will be delivered before turn {turn}.")
+        (SteerDelivery::BeforeNextTool, _) => {
+            format!("before the next call starts, in turn {turn} at the latest.")
         }
-        SteerDelivery::AfterBatch => {
-            format!("Will be delivered before turn {turn}, or sooner with --interrupt.")
+        (SteerDelivery::Interrupt, Status::Running) => {
+            "at once; running calls are aborted.".to_owned()
         }
-        SteerDelivery::BeforeNextTool => {
-            format!("Will be delivered before the next call starts, in turn {turn} at the latest.")
-        }
-        SteerDelivery::Interrupt if before.status != Status::Running => {
-            "Will be delivered at once.".to_owned()
-        }
-        SteerDelivery::Interrupt => {
-            "Will be delivered at once; running calls are aborted.".to_owned()
-        }
-    }
+        (SteerDelivery::Interrupt, _) => "at once.".to_owned(),
+    };
+    format!("Will be delivered {when}")
 }
 
 /// Describes the delivery status of a message.
 fn delivery_status_text(steer: &SteerView, now: Timestamp) -> String {
-    let id = steer.id;
-    let text = first_line(&steer.text);
     let delay_note = steer.after_s.map_or_else(String::new, |seconds| {
         let duration = longhaul_core::time::Millis((seconds * 1_000.0) as u64);
         format!(", {} after you sent the message", format_duration(duration))
     });
-    match (steer.status, steer.between, &steer.why) {
-        (SteerState::Delivered, Some([0, _]), _) => {
-            format!("{id}  delivered before turn 1{delay_note}: {text}")
-        }
+    let status = match (steer.status, steer.between, &steer.why) {
+        (SteerState::Delivered, Some([0, _]), _) => format!("delivered before turn 1{delay_note}"),
         (SteerState::Delivered, Some([before, next]), _) => {
-            format!("{id}  delivered between turns {before} and {next}{delay_note}: {text}")
+            format!("delivered between turns {before} and {next}{delay_note}")
         }
-        (_, _, Some(reason)) => format!("{id}  not delivered: {reason}: {text}"),
+        (_, _, Some(reason)) => format!("not delivered: {reason}"),
         (SteerState::Queued, ..) => {
-            let queued_note = steer.sent_at.map_or_else(String::new, |sent_at| {
-                format!(" for {}", format_duration(now.duration_since(sent_at)))
-            });
-            format!("{id}  queued{queued_note}: {text}")
+            let age = steer.sent_at.map(|sent_at| format_duration(now.duration_since(sent_at)));
+            format!("queued{}", age.map(|age| format!(" for {age}")).unwrap_or_default())
         }
-        (SteerState::Delivered, None, None) => format!("{id}  delivered{delay_note}: {text}"),
-        (SteerState::Dropped, _, None) => format!("{id}  dropped{delay_note}: {text}"),
-        (SteerState::Withdrawn, _, None) => format!("{id}  withdrawn{delay_note}: {text}"),
-    }
+        (SteerState::Delivered, None, None) => format!("delivered{delay_note}"),
+        (SteerState::Dropped, _, None) => format!("dropped{delay_note}"),
+        (SteerState::Withdrawn, _, None) => format!("withdrawn{delay_note}"),
+    };
+    format!("{}  {status}: {}", steer.id, first_line(&steer.text))
 }

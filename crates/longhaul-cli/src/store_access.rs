@@ -40,13 +40,6 @@ pub(crate) fn open_existing_store_as_observer() -> anyhow::Result<Option<Project
     Ok(Some(open_runtime(config, store_open_options(OpenMode::Outsider))?))
 }
 
-/// Opens the store without driving (executing) its runs; creates the store if necessary.
-pub(crate) fn open_or_create_store_as_observer() -> anyhow::Result<ProjectRuntime> {
-    let process_env = environment::current_process_env()?;
-    let config = environment::load_config(&process_env)?;
-    Ok(open_runtime(config, store_open_options(OpenMode::Outsider))?)
-}
-
 /// Opens the store of a project with its loaded agents to drive its runs, or only to inspect them
 /// if another process drives the store; then a note says which one, unless `silent`.
 pub(crate) fn open_store_as_driver_or_observer(
@@ -60,7 +53,9 @@ pub(crate) fn open_store_as_driver_or_observer(
         Err(Error::Store(StoreError::AlreadyDriven { holder, .. })) => {
             let runtime = open_runtime(config, store_open_options(OpenMode::Outsider))?;
             if !silent {
-                output::eprint_line(&format!("the store is driven by {holder}; following the run"));
+                output::eprint_line(&format!(
+                    "the store is driven by {holder}; this command only follows its run"
+                ));
             }
             Ok(runtime)
         }

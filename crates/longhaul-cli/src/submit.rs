@@ -20,7 +20,7 @@ use crate::chains::find_chain;
 use crate::client::connect::{
     ServerConnection, connect_or_create_store, find_configured_or_local_server,
 };
-use crate::error::CliError;
+use crate::error::{CliError, fail};
 use crate::task_args::TaskArgs;
 use crate::{environment, output, runtime};
 
@@ -190,7 +190,12 @@ fn requested_models_of_agent(
     agent: &Agent,
     (config, server, selector): (&Config, Option<&ServerConnection>, &ModelSelector),
 ) -> anyhow::Result<Vec<String>> {
-    let model_names = model_names_or_default(args, agent);
+    let requested = args.model.as_ref().map_or(agent.models.as_slice(), std::slice::from_ref);
+    // `None` means the project's default model.
+    let mut model_names: Vec<_> = requested.iter().map(|model| Some(model.as_str())).collect();
+    if model_names.is_empty() {
+        model_names.push(None);
+    }
     // A server has its own keys and checks them itself.
     if server.is_some() {
         let model_names = model_names.into_iter().flatten();
@@ -213,7 +218,7 @@ fn find_agents_of_task<'a>(
     loaded: &'a LoadedAgents,
     args: &TaskArgs,
 ) -> anyhow::Result<Vec<&'a LoadedAgent>> {
-    let (Some(name), step) = args.chain_and_step() else {
+    let Some(name) = args.chain.as_deref() else {
         return Ok(vec![find_agent(loaded, args.agent_name())?]);
     };
     let chain = find_chain(&loaded.chains, name)?;
@@ -225,10 +230,11 @@ fn find_agents_of_task<'a>(
              `{agent}` out, or quote the input if it starts with this word"
         );
         let hint = format!("longhaul run --chain {name} \"...\"");
-        return Err(CliError::usage_error(message).with_hint("run the chain", hint).into());
+        return fail(message, "run the chain", hint);
     }
-    let is_selected =
-        |candidate: &&ChainStepSpec| step.is_none_or(|step| candidate.step_name() == step);
+    let is_selected = |candidate: &&ChainStepSpec| {
+        args.step.as_ref().is_none_or(|step| candidate.step_name() == step)
+    };
     let steps = chain.spec.steps.iter().filter(is_selected);
     steps.map(|step| find_agent(loaded, &step.agent)).collect()
 }
@@ -265,17 +271,5 @@ fn check_context_names_declared(agents: &[&LoadedAgent], task: &Task) -> anyhow:
         "--context {name}: agent `{}` does not declare this context value; its file lists {names}",
         agent.name
     );
-    Err(CliError::usage_error(message)
-        .with_hint("show the agent", format!("longhaul agents show {}", agent.name))
-        .into())
-}
-
-/// Returns the names of the models that the run may call, first choice first. `None` in the list
-/// means the project's default model.
-fn model_names_or_default<'a>(args: &'a TaskArgs, agent: &'a Agent) -> Vec<Option<&'a str>> {
-    match (args.model_name(), agent.models.as_slice()) {
-        (Some(model), _) => vec![Some(model)],
-        (None, []) => vec![None],
-        (None, models) => models.iter().map(|model| Some(model.as_str())).collect(),
-    }
+    fail(message, "show the agent", format!("longhaul agents show {}", agent.name))
 }

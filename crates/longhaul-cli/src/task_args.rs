@@ -1,7 +1,6 @@
 //! Command-line arguments that describe a task.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -35,13 +34,13 @@ pub(crate) struct TaskArgs {
     run: RunArgs,
     /// Chain to run instead of an agent, as in chains/NAME.toml
     #[arg(long, value_name = "NAME")]
-    chain: Option<String>,
+    pub(crate) chain: Option<String>,
     /// Run only the step of the chain with this name
     #[arg(long, value_name = "NAME", requires = "chain")]
-    step: Option<String>,
+    pub(crate) step: Option<String>,
     /// Model to use instead of the agent's model, such as scripted/tidy
     #[arg(long)]
-    model: Option<String>,
+    pub(crate) model: Option<String>,
     /// Inbox in which the run is queued
     #[arg(long)]
     inbox: Option<InboxName>,
@@ -122,16 +121,6 @@ impl TaskArgs {
         agent.unwrap_or_default()
     }
 
-    /// Returns the chain to run, and the step of it to run. Without a chain the agent is run, and
-    /// without a step all steps.
-    pub(crate) fn chain_and_step(&self) -> (Option<&str>, Option<&str>) {
-        (self.chain.as_deref(), self.step.as_deref())
-    }
-
-    pub(crate) fn agent_or_chain_name(&self) -> &str {
-        self.chain.as_deref().unwrap_or_else(|| self.agent_name())
-    }
-
     /// Returns the first argument of the input of a chain if other arguments follow, because it may
     /// have been meant as an agent.
     pub(crate) fn argument_possibly_meant_as_agent(&self) -> Option<&str> {
@@ -146,21 +135,6 @@ impl TaskArgs {
         first_arg.chain(&self.input).cloned().collect()
     }
 
-    /// Replaces the model that the command line names.
-    pub(crate) fn set_model(&mut self, model: String) {
-        self.model = Some(model);
-    }
-
-    /// Returns the model that the command line names, if any.
-    pub(crate) fn model_name(&self) -> Option<&str> {
-        self.model.as_deref()
-    }
-
-    /// Returns whether the input of the task is read from stdin.
-    pub(crate) fn reads_stdin(&self) -> bool {
-        self.input_args() == ["-"]
-    }
-
     /// Returns the budget that the command line sets.
     pub(crate) fn budget(&self) -> BudgetPatch {
         BudgetPatch { caps: self.budget.unwrap_or_default(), warn_percent: None }
@@ -169,7 +143,7 @@ impl TaskArgs {
     /// Builds the task from the command-line arguments.
     pub(crate) fn build_task(&self) -> anyhow::Result<Task> {
         let history = match &self.history {
-            Some(file) => read_history_file(file, self.reads_stdin())?,
+            Some(file) => read_history_file(file, self.input_args() == ["-"])?,
             None => Vec::new(),
         };
         let args = self.input_args();
@@ -215,13 +189,19 @@ impl InputFormatArgs {
         if self.is_text || !is_object_or_list {
             return Ok(RawJson::from_serialize(&text));
         }
-        let parse_error = match RawJson::parse(text) {
+        // A text such as `[draft] Write ...` was not meant as JSON, which has a quote, a brace or a
+        // number after the brackets.
+        let rest = text.trim_start();
+        let value = rest.trim_start_matches(|c: char| c == '[' || c.is_whitespace());
+        let is_number = value.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit());
+        let is_probably_json = rest.starts_with('{') || value.starts_with(['"', '{']) || is_number;
+        let parse_error = match RawJson::parse(text).map_err(|error| error.to_string()) {
             Ok(json) => match check_json_parses(json.as_str()) {
                 Ok(()) => return Ok(json),
                 Err(error) => error.to_string(),
             },
-            Err(_) if !is_probably_json(text) => return Ok(RawJson::from_serialize(&text)),
-            Err(error) => error.to_string(),
+            Err(_) if !is_probably_json => return Ok(RawJson::from_serialize(&text)),
+            Err(error) => error,
         };
         let message = format!("the input begins like JSON and is not valid JSON: {parse_error}");
         let failure = CliError::usage_error(message);
@@ -229,13 +209,12 @@ impl InputFormatArgs {
     }
 }
 
-/// Returns whether a text that is not valid JSON was probably meant as JSON. A text such as
-/// `[draft] Write ...` was not: JSON has a quote, a brace or a number after the brackets.
-fn is_probably_json(text: &str) -> bool {
-    let rest = text.trim_start();
-    let value = rest.trim_start_matches(|c: char| c == '[' || c.is_whitespace());
-    let is_number = value.trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit());
-    rest.starts_with('{') || value.starts_with(['"', '{']) || is_number
+/// Splits the value of an option that sets a name and its value.
+fn split_pair<'a>(option: &str, text: &'a str) -> anyhow::Result<(&'a str, &'a str)> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let message =
+        || CliError::usage_error(format!("{option} {text} must be written as NAME=VALUE"));
+    Ok(pair.ok_or_else(message)?)
 }
 
 /// Parses references to objects in other systems, given as name and value, to a JSON object. A name
@@ -243,10 +222,7 @@ fn is_probably_json(text: &str) -> bool {
 fn parse_links(args: &[String]) -> anyhow::Result<Option<RawJson>> {
     let mut links: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for text in args {
-        let (name, value) =
-            text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-                CliError::usage_error(format!("--link {text} must be written as NAME=VALUE"))
-            })?;
+        let (name, value) = split_pair("--link", text)?;
         links.entry(name).or_default().push(value);
     }
     let to_value = |(name, values): (&str, Vec<&str>)| match values.as_slice() {
@@ -257,26 +233,26 @@ fn parse_links(args: &[String]) -> anyhow::Result<Option<RawJson>> {
     Ok((!links.is_empty()).then(|| RawJson::from_serialize(&links)))
 }
 
+/// Parses JSON. The error of invalid JSON names the position of the mistake.
+pub(crate) fn parse_json(text: &str) -> Result<RawJson, String> {
+    check_json_parses(text).map_err(|error| error.to_string())?;
+    RawJson::parse(text).map_err(|error| error.to_string())
+}
+
 /// Parses the person on whose behalf a run acts: a JSON object, or else a name.
 fn parse_actor(text: &str) -> anyhow::Result<RawJson> {
     if !text.trim_start().starts_with('{') {
         return Ok(RawJson::from_serialize(&serde_json::json!({ "name": text })));
     }
-    let actor_error = |reason: String| {
-        CliError::usage_error(format!(
-            "--actor is invalid: {reason}; expected JSON such as {{\"name\": \"Ada\"}}"
-        ))
-    };
-    check_json_parses(text.trim()).map_err(|error| actor_error(error.to_string()))?;
-    RawJson::parse(text.trim()).map_err(|error| actor_error(error.to_string()).into())
+    parse_json(text.trim()).map_err(|error| {
+        let example = "expected JSON such as {\"name\": \"Ada\"}";
+        CliError::usage_error(format!("--actor is invalid: {error}; {example}")).into()
+    })
 }
 
 fn parse_context_args(args: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
     let parse_pair = |text: &String| {
-        let (name, value) =
-            text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-                CliError::usage_error(format!("--context {text} must be written as NAME=VALUE"))
-            })?;
+        let (name, value) = split_pair("--context", text)?;
         if value.starts_with("env:") {
             let message = format!(
                 "--context {name}: context values are stored with the run and shown to people who \
@@ -297,42 +273,37 @@ fn parse_context_args(args: &[String]) -> anyhow::Result<BTreeMap<String, RawJso
 
 /// Parses the caps of a budget: dollars, or a list of names and values.
 pub(crate) fn parse_budget_caps(input: &str) -> Result<BudgetRaise, String> {
-    let syntax_error = |part: &str| {
-        format!(
-            "`{part}`: write dollars such as 10, or a list such as \
-             usd=10,turns=50,tokens=1000000,active_time=4h"
-        )
-    };
-    let parse_dollars = |text: &str| {
-        let usd: f64 = text.parse().map_err(|_| syntax_error(text))?;
-        // Less than a millionth of a dollar would be a budget of zero.
-        let is_valid = usd.is_finite() && (usd * 1e6).round() >= 1.0 && usd <= 1e9;
-        is_valid.then_some(MicroUsd((usd * 1e6).round() as u64)).ok_or_else(|| syntax_error(text))
-    };
     let mut raise = BudgetRaise::default();
     for part in input.split(',') {
-        match part.split_once('=') {
-            None => raise.micro_usd = Some(parse_dollars(part)?),
-            Some(("usd", value)) => raise.micro_usd = Some(parse_dollars(value)?),
-            Some(("turns", value)) => {
-                raise.turns = Some(value.parse().map_err(|_| syntax_error(part))?)
+        let (name, value) = part.split_once('=').unwrap_or(("usd", part));
+        let is_valid = match name {
+            "usd" => {
+                let micros = value.parse().map_or(0.0, |usd: f64| (usd * 1e6).round());
+                raise.micro_usd = Some(MicroUsd(micros as u64));
+                // Less than a millionth of a dollar would be a budget of zero.
+                (1.0..=1e15).contains(&micros)
             }
-            Some(("tokens", value)) => {
-                raise.tokens = Some(value.parse().map_err(|_| syntax_error(part))?)
+            "turns" => {
+                raise.turns = value.parse().ok().filter(|turns| *turns > 0);
+                raise.turns.is_some()
             }
-            Some(("active_time", value)) => {
-                raise.active = Some(
-                    longhaul_core::duration::parse_duration(value)
-                        .ok_or_else(|| syntax_error(part))?,
-                );
+            "tokens" => {
+                raise.tokens = value.parse().ok().filter(|tokens| *tokens > 0);
+                raise.tokens.is_some()
             }
-            Some(_) => return Err(syntax_error(part)),
+            "active_time" => {
+                let time = longhaul_core::duration::parse_duration(value);
+                raise.active = time.filter(|time| *time > Millis::ZERO);
+                raise.active.is_some()
+            }
+            _ => false,
+        };
+        if !is_valid {
+            return Err(format!(
+                "`{part}`: write dollars such as 10, or a list such as \
+                 usd=10,turns=50,tokens=1000000,active_time=4h"
+            ));
         }
-    }
-    let has_zero_cap =
-        raise.turns == Some(0) || raise.tokens == Some(0) || raise.active == Some(Millis::ZERO);
-    if has_zero_cap {
-        return Err(syntax_error(input));
     }
     Ok(raise)
 }
@@ -349,22 +320,10 @@ fn read_history_file(file: &Path, is_stdin_used: bool) -> anyhow::Result<Vec<Mes
         let reason = "stdin is used for the input already: put one of them in a file";
         return Err(history_error(reason.to_owned()).into());
     }
-    let bytes = read_history_bytes(file)
-        .map_err(|error| history_error(format!("can't be read: {error}")))?;
+    // One byte more than is allowed, so that a file that is too long is detected.
+    let bytes = output::read_bytes(file, HISTORY_BYTES_MAX as u64 + 1);
+    let bytes = bytes.map_err(|error| history_error(format!("can't be read: {error}")))?;
     Ok(parse_history(&bytes).map_err(|error| history_error(error.to_string()))?)
-}
-
-/// Reads at most one byte more than is allowed, so that a file that is too long is detected.
-fn read_history_bytes(file: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let max = HISTORY_BYTES_MAX as u64 + 1;
-    if file == Path::new(STDIN) {
-        std::io::stdin().lock().take(max).read_to_end(&mut bytes)?;
-    } else {
-        let file = std::fs::File::open(file)?;
-        file.take(max).read_to_end(&mut bytes)?;
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

@@ -38,12 +38,8 @@ pub(crate) fn render_messages<'a>(messages: impl Iterator<Item = &'a Message>) -
 }
 
 fn speaker_block(speaker: &str, text: &str) -> String {
-    format!("{speaker}:\n{}\n", indent_lines(text))
-}
-
-fn indent_lines(text: &str) -> String {
-    let lines: Vec<String> = text.trim_end().lines().map(|line| format!("  {line}")).collect();
-    lines.join("\n")
+    let lines: String = text.trim_end().lines().map(|line| format!("\n  {line}")).collect();
+    format!("{speaker}:{}\n", if lines.is_empty() { "\n" } else { &lines })
 }
 
 fn reply_texts(reply: &Reply) -> Vec<String> {

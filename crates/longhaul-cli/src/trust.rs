@@ -69,8 +69,35 @@ impl TrustCommand {
         let config = environment::load_config(&environment::current_process_env()?)?;
         let project = ProjectTrust::new(&config, &environment::load_agents(&config)?);
         match &self.command {
-            Some(TrustSubcommand::Ls { json: true }) => output::print_json(&trust_json(&project)),
-            Some(TrustSubcommand::Revoke) => revoke_trust(&project),
+            Some(TrustSubcommand::Ls { json: true }) => {
+                let item_json = |item: &TrustItem| {
+                    let TrustItem { kind, name, settings_digest, files, lines, used_by, .. } = item;
+                    json!({
+                        "kind": kind.as_str(), "name": name, "hash": settings_digest,
+                        "lines": lines, "status": project.decisions.trust_status(item).as_str(),
+                        "files": files.as_ref().ok(), "used_by": used_by,
+                    })
+                };
+                output::print_json(&json!({
+                    "items": project.items.iter().map(item_json).collect::<Value>(),
+                    "decisions_file": project.decisions.decision_file_path_if_readable().ok(),
+                }))
+            }
+            Some(TrustSubcommand::Revoke) => {
+                let count =
+                    project.decisions.revoke_all_and_count().map_err(decision_file_error)?;
+                output::print_text(&match count {
+                    0 => "Nothing of this project was trusted.".to_owned(),
+                    1 => "1 decision about this project is deleted.".to_owned(),
+                    count => format!("{count} decisions about this project are deleted."),
+                })?;
+                if count > 0 {
+                    output::eprint_line(
+                        "note: running programs keep running, but are not started again",
+                    );
+                }
+                Ok(())
+            }
             None | Some(TrustSubcommand::Ls { .. }) if project.items.is_empty() => {
                 output::eprint_line(
                     "This project would run nothing on its own: there is nothing to trust.",
@@ -129,21 +156,6 @@ fn review_untrusted_items(project: &ProjectTrust, assume_yes: bool) -> anyhow::R
         .into())
 }
 
-fn trust_json(project: &ProjectTrust) -> Value {
-    let item = |item: &TrustItem| {
-        let TrustItem { kind, name, settings_digest, files, lines, used_by, .. } = item;
-        json!({
-            "kind": kind.as_str(), "name": name, "hash": settings_digest, "lines": lines,
-            "status": project.decisions.trust_status(item).as_str(), "files": files.as_ref().ok(),
-            "used_by": used_by,
-        })
-    };
-    json!({
-        "items": project.items.iter().map(item).collect::<Value>(),
-        "decisions_file": project.decisions.decision_file_path_if_readable().ok(),
-    })
-}
-
 fn print_trust_table(project: &ProjectTrust) -> anyhow::Result<()> {
     let row = |item: &TrustItem| {
         let (status, tone) = match project.decisions.trust_status(item) {
@@ -168,17 +180,4 @@ fn print_trust_table(project: &ProjectTrust) -> anyhow::Result<()> {
     let rows = project.items.iter().map(row);
     let titles = ["ITEM", "KIND", "STATUS", "USED BY"];
     table::print_table(&titles, rows)
-}
-
-fn revoke_trust(project: &ProjectTrust) -> anyhow::Result<()> {
-    let revoked_count = project.decisions.revoke_all_and_count().map_err(decision_file_error)?;
-    output::print_text(&match revoked_count {
-        0 => "Nothing of this project was trusted.".to_owned(),
-        1 => "1 decision about this project is deleted.".to_owned(),
-        count => format!("{count} decisions about this project are deleted."),
-    })?;
-    if revoked_count > 0 {
-        output::eprint_line("note: running programs keep running, but are not started again");
-    }
-    Ok(())
 }

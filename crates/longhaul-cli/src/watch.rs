@@ -37,7 +37,6 @@ pub(crate) struct WatchRunCommand {
 
 impl WatchRunCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let timeout = self.follow.timeout;
         let runtime = runtime::build_multi_thread_tokio()?;
         // The run is looked up before driving, because it may have ended.
         let server = find_configured_or_local_server()?;
@@ -46,10 +45,7 @@ impl WatchRunCommand {
         let (view, newest) = runtime.block_on(async {
             let run = resolve::resolve_run_id(&lookup_client, &self.run).await?;
             let view = lookup_client.get_run(run).await?;
-            let newest = match view.newest_run_in_chain() {
-                newest if newest == run => view.clone(),
-                newest => lookup_client.get_run(newest).await?,
-            };
+            let newest = lookup_client.newest_run_in_chain(view.clone()).await?;
             anyhow::Ok((view, newest))
         })?;
         let has_ended = newest.status.is_terminal();
@@ -59,28 +55,22 @@ impl WatchRunCommand {
             false => (newest.root, 0),
         };
         let options = self.follow.follow_options_with_json_events();
-        if run != view.id && !options.silent && !options.as_json {
+        if run != view.id && !options.silent {
             output::eprint_line(&format!("{}: its chain was retried as {run}", view.id));
         }
-        // Reads `.env` as `run` does: the run needs the same variables to continue.
-        let process_env = match has_ended || has_server {
-            true => environment::current_process_env()?,
-            false => environment::add_dotenv_variables(environment::current_process_env()?)?,
-        };
-        let opened_store = match has_ended || has_server {
-            true => None,
-            false => {
-                let unattended = options.silent || options.stop_at_person;
-                let config = environment::load_config_quietly(&process_env)?;
-                let agents = environment::load_agents(&config)?;
-                _ = confirm::ask_for_trust_before_run(
-                    (&config, &agents),
-                    Some(newest.agent.as_str()),
-                    unattended,
-                )?;
-                Some(open_store_as_driver_or_observer(&process_env, Some(agents), options.silent)?)
-            }
-        };
+        let mut opened_store = None;
+        if !has_ended && !has_server {
+            // Reads `.env` as `run` does: the run needs the same variables to continue.
+            let process_env = environment::current_process_env()?;
+            let process_env = environment::add_dotenv_variables(process_env)?;
+            let unattended = options.silent || options.stop_at_person;
+            let config = environment::load_config_quietly(&process_env)?;
+            let agents = environment::load_agents(&config)?;
+            let agent = Some(newest.agent.as_str());
+            _ = confirm::ask_for_trust_before_run((&config, &agents), agent, unattended)?;
+            let (agents, silent) = (Some(agents), options.silent);
+            opened_store = Some(open_store_as_driver_or_observer(&process_env, agents, silent)?);
+        }
         let local_runtime = opened_store.as_ref();
         let client: Client = match local_runtime {
             None => lookup_client,
@@ -92,7 +82,7 @@ impl WatchRunCommand {
             after: Seq(after),
             runtime: local_runtime,
             keeps_lock: false,
-            timeout,
+            timeout: self.follow.timeout,
         };
         runtime.block_on(async {
             followed_run.follow_to_end(options, InterruptListener::listen()?).await

@@ -1,7 +1,6 @@
 //! `longhaul worker`: drives (executes) the runs of a store until the worker is stopped. Only one
 //! process at a time can do so; the error of a second one names the first.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
@@ -95,11 +94,20 @@ impl WorkerCommand {
         let runtime = open_runtime(config, options)?;
         let worker = self.inbox.project_worker(&runtime)?;
         if !self.quiet {
-            worker
-                .problems
-                .iter()
-                .for_each(|problem| output::eprint_line(&format!("note: {problem}")));
-            print_banner(&sqlite_store_path(&runtime.config)?, &worker.options);
+            for problem in &worker.problems {
+                output::eprint_line(&format!("note: {problem}"));
+            }
+            let WorkerOptions { inboxes, concurrency, .. } = &worker.options;
+            let inboxes: Vec<&str> = inboxes.iter().map(|name| name.as_str()).collect();
+            for line in [
+                format!("  Longhaul {}", env!("CARGO_PKG_VERSION")),
+                format!("  Data        {}", sqlite_store_path(&runtime.config)?.display()),
+                format!("  Inboxes     {}", inboxes.join(", ")),
+                format!("  Concurrency {concurrency} runs"),
+                "  Stop        Ctrl-C; runs continue when the next worker starts".to_owned(),
+            ] {
+                output::eprint_line(&line);
+            }
         }
         let hooks = (!self.quiet).then(|| Arc::new(RunStatusPrinter) as Arc<dyn WorkerHooks>);
         runtime::build_multi_thread_tokio()?.block_on(async {
@@ -130,15 +138,6 @@ impl WorkerCommand {
             }
         })
     }
-}
-
-fn print_banner(store_file: &Path, options: &WorkerOptions) {
-    output::eprint_line(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")));
-    output::eprint_line(&format!("  Data        {}", store_file.display()));
-    let inboxes: Vec<&str> = options.inboxes.iter().map(|name| name.as_str()).collect();
-    output::eprint_line(&format!("  Inboxes     {}", inboxes.join(", ")));
-    output::eprint_line(&format!("  Concurrency {} runs", options.concurrency));
-    output::eprint_line("  Stop        Ctrl-C; runs continue when the next worker starts");
 }
 
 /// Command-line options that choose which tasks a worker takes.

@@ -80,10 +80,16 @@ impl CheckAgentsCommand {
             }
             Some(name) => problems.extend(loaded.missing_references_of_agent(name).cloned()),
         }
-        match self.json {
-            true => output::print_json(&findings_to_json(&problems, &notes))?,
-            false => print_findings(&problems, &notes)?,
-        }
+        let notes_json = notes.iter().map(|(path, note)| json!({ "path": path, "message": note }));
+        let findings = json!({ "problems": problems, "notes": notes_json.collect::<Value>() });
+        output::show(self.json, &findings, |_| {
+            // Paths are untrusted as well, since the project's author chose them.
+            let notes = notes.iter().map(|(path, note)| {
+                format!("{}: note: {note}", escape_to_one_line(&path.display().to_string()))
+            });
+            let mut lines = problems.iter().map(ToString::to_string).chain(notes);
+            lines.try_for_each(|line| output::print_text(&line))
+        })?;
         for note in secrets::unredactable_secret_warnings(&project.config) {
             output::eprint_line(&format!("note: {note}"));
         }
@@ -123,40 +129,16 @@ fn unusable_short_names(config: &Config) -> Vec<AgentFileProblem> {
     let names = ProjectModelNames::new(config);
     let problems = config.settings_below("models").filter_map(|(name, setting)| {
         let reason = names.unusable_reason(name)?;
-        let (path, line) = match &setting.origin {
-            SettingOrigin::UserFile(path, line) | SettingOrigin::ProjectFile(path, line) => {
-                (path.strip_prefix(&config.root).unwrap_or(path).to_owned(), *line)
-            }
-            SettingOrigin::Environment(_)
-            | SettingOrigin::Dotenv(_)
-            | SettingOrigin::Flag(_)
-            | SettingOrigin::Merged(_)
-            | SettingOrigin::Default => (PathBuf::from(setting.origin.to_string()), 1),
-        };
+        let (mut path, mut line) = (PathBuf::from(setting.origin.to_string()), 1);
+        if let SettingOrigin::UserFile(file, number) | SettingOrigin::ProjectFile(file, number) =
+            &setting.origin
+        {
+            (path, line) = (file.strip_prefix(&config.root).unwrap_or(file).to_owned(), *number);
+        }
         let message = format!("the short name `{name}` in `[models]` can't be used: {reason}");
         Some(AgentFileProblem { path, line, column: 1, message, kind: ProblemKind::Missing })
     });
     problems.collect()
-}
-
-fn findings_to_json(problems: &[AgentFileProblem], notes: &[(PathBuf, String)]) -> Value {
-    let notes = notes.iter().map(|(path, note)| json!({ "path": path, "message": note }));
-    json!({ "problems": problems, "notes": notes.collect::<Value>() })
-}
-
-fn print_findings(
-    problems: &[AgentFileProblem],
-    notes: &[(PathBuf, String)],
-) -> anyhow::Result<()> {
-    // Paths are untrusted as well, since the project's author chose them.
-    for problem in problems {
-        output::print_text(&problem.to_string())?;
-    }
-    for (path, note) in notes {
-        let path = escape_to_one_line(&path.display().to_string());
-        output::print_text(&format!("{path}: note: {note}"))?;
-    }
-    Ok(())
 }
 
 /// Checks agents against the models, tools and defaults of the project.
@@ -206,11 +188,6 @@ impl<'a> AgentChecker<'a> {
         notes
     }
 
-    /// Whether a model can't be used, whatever keys are set. That is reported as a problem.
-    fn is_unusable_model(&self, model_name: &str) -> bool {
-        ProjectModelNames::new(&self.project.config).unusable_reason(model_name).is_some()
-    }
-
     /// Returns the notes about reminders and escalations that are never sent, because gates expire
     /// before by default.
     fn late_notice_notes(&self, agent: &Agent) -> Vec<String> {
@@ -229,46 +206,41 @@ impl<'a> AgentChecker<'a> {
     /// Returns the notes about an agent's model and fallback models, such as a missing key or
     /// price.
     fn model_notes(&self, agent: &Agent) -> Vec<String> {
-        let configured_models: Vec<Option<&str>> = match agent.models.as_slice() {
-            [] => vec![None],
-            models => models.iter().map(|model| Some(model.as_str())).collect(),
-        };
+        // Names of models, `None` for the project's default model, with what to say if the model
+        // can't be used.
+        let mut models: Vec<(Option<&str>, String)> = Vec::new();
+        for model in &agent.models {
+            models.push((Some(model), format!("the agent's model `{model}` can't be used")));
+        }
+        if models.is_empty() {
+            models.push((None, "no model is available for the agent".to_owned()));
+        }
+        if let Some(grader) = agent.outcome.as_ref().and_then(|one| one.grader.as_deref()) {
+            let text = format!("the model `{grader}`, `grader` of `outcome`, can't be used");
+            models.push((Some(grader), text));
+        }
+        let project_models = ProjectModelNames::new(&self.project.config);
         let (mut notes, mut model_names) = (Vec::new(), Vec::new());
-        for model_name in configured_models {
-            let error = match self.models.resolve_model_name(model_name) {
-                Ok(model) => {
-                    model_names.push(model.name);
+        for (name, problem) in models {
+            let dotenv_models = self.dotenv_models.as_ref();
+            let with_dotenv = dotenv_models.and_then(|one| one.resolve_model_name(name).ok());
+            let model = match (self.models.resolve_model_name(name), with_dotenv) {
+                (Ok(model), _) => model,
+                (Err(_), Some(model)) => {
+                    notes.push(dotenv_key_note(&model.name));
+                    model
+                }
+                (Err(error), None) => {
+                    // A model that can't be used whatever keys are set is reported as a problem.
+                    if name.is_none_or(|name| project_models.unusable_reason(name).is_none()) {
+                        notes.push(format!("{problem}. {error}"));
+                    }
                     continue;
                 }
-                Err(error) => error,
             };
-            let dotenv_models = self.dotenv_models.as_ref();
-            let dotenv_models = dotenv_models
-                .and_then(|dotenv_models| dotenv_models.resolve_model_name(model_name).ok());
-            let is_problem = model_name.is_some_and(|name| self.is_unusable_model(name));
-            if dotenv_models.is_none() && is_problem {
-                continue;
+            if !model_names.contains(&model.name) {
+                model_names.push(model.name);
             }
-            notes.push(match (&dotenv_models, model_name) {
-                (Some(model), _) => dotenv_key_note(&model.name),
-                (None, Some(model_name)) => {
-                    format!("the agent's model `{model_name}` can't be used. {error}")
-                }
-                (None, None) => format!("no model is available for the agent. {error}"),
-            });
-            model_names.extend(dotenv_models.map(|model| model.name));
-        }
-        let grader = agent.outcome.as_ref().and_then(|outcome| outcome.grader.as_deref());
-        match grader.map(|grader| (grader, self.models.resolve_model_name(Some(grader)))) {
-            Some((_, Ok(model))) if model_names.contains(&model.name) => {}
-            Some((_, Ok(model))) => model_names.push(model.name),
-            Some((grader, Err(_))) if self.is_unusable_model(grader) => {}
-            Some((grader, Err(error))) => {
-                notes.push(format!(
-                    "the model `{grader}`, `grader` of `outcome`, can't be used. {error}"
-                ));
-            }
-            None => {}
         }
         let policy = agent.run_policy(&self.defaults, BudgetPatch::default());
         notes.extend(self.selector.unpriced_models_warning(&model_names, policy.budget.micro_usd));

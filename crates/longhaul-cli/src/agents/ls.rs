@@ -2,8 +2,9 @@
 //! agents hidden by another one of the same name.
 
 use clap::Args;
+use longhaul_engine::agent::Agent;
 use longhaul_project::agents::diff::short_agent_version;
-use longhaul_project::agents::loaded_agents::{AgentSource, LoadedAgents};
+use longhaul_project::agents::loaded_agents::{AgentSource, LoadedAgent, LoadedAgents};
 use serde_json::{Value, json};
 
 use crate::format::count_with_noun;
@@ -21,9 +22,6 @@ pub(crate) struct ListAgentsCommand {
 /// Name of the source of built-in agents, which are listed after the project's own agents.
 const BUILT_IN: &str = AgentSource::BuiltIn.as_str();
 
-/// Table row of an agent: name, source, model, tools, version and description.
-type AgentRow = [String; 6];
-
 impl ListAgentsCommand {
     pub(crate) fn run(&self, loaded: &LoadedAgents) -> anyhow::Result<()> {
         if self.json {
@@ -33,45 +31,39 @@ impl ListAgentsCommand {
         if rows.is_empty() {
             output::eprint_line("there are no agents here; create one: longhaul agents new NAME");
         }
-        let row = |row: &AgentRow| row.iter().map(TableCell::new).collect();
-        table::print_table(&[], rows.iter().map(row))
+        table::print_table(&[], rows.iter().map(|row| row.iter().map(TableCell::new).collect()))
     }
 }
 
-fn agent_table_rows(loaded: &LoadedAgents) -> Vec<AgentRow> {
-    let mut rows: Vec<AgentRow> = Vec::new();
-    for loaded_agent in &loaded.agents {
-        let agent = &loaded_agent.agent;
+/// Returns the table rows of all agents: name, source, model, tools, version and description.
+fn agent_table_rows(loaded: &LoadedAgents) -> Vec<[String; 6]> {
+    let rows = loaded.agents.iter().map(|LoadedAgent { agent, source, .. }| {
         let model = match agent.models.as_slice() {
             [] => "default".to_owned(),
             [model] => model.clone(),
             [model, more @ ..] => format!("{model} +{}", more.len()),
         };
-        rows.push([
-            agent.name.to_string(),
-            loaded_agent.source.as_str().to_owned(),
-            model,
-            count_with_noun(agent.tools.len(), "tool"),
-            short_agent_version(&agent.definition_hash()),
-            agent.description.lines().next().unwrap_or_default().to_owned(),
-        ]);
-    }
-    let empty_cells = || ["-", "-", "-"].map(str::to_owned);
-    let mut add_unusable_row = |name: &String, source: &str, problem: String| {
-        let [model, tools, version] = empty_cells();
-        rows.push([name.clone(), source.to_owned(), model, tools, version, problem]);
+        let tools = count_with_noun(agent.tools.len(), "tool");
+        let version = short_agent_version(&agent.definition_hash());
+        let description = agent.description.lines().next().unwrap_or_default();
+        let name = agent.name.to_string();
+        [name, source.as_str().to_owned(), model, tools, version, description.to_owned()]
+    });
+    let unusable_row = |name: &str, source: AgentSource, problem: String| {
+        let [model, tools, version] = ["-", "-", "-"].map(str::to_owned);
+        [name.to_owned(), source.as_str().to_owned(), model, tools, version, problem]
     };
-    for broken in &loaded.broken {
-        let count = loaded.problems_of_file(&broken.path).count();
-        let problem =
-            format!("broken, problems found: {count}; see: longhaul agents check {}", broken.name);
-        add_unusable_row(&broken.name, broken.source.as_str(), problem);
-    }
-    for hidden in &loaded.hidden {
-        let problem =
-            format!("hidden by {}, which defines the same agent", hidden.hidden_by.display());
-        add_unusable_row(&hidden.name, hidden.source.as_str(), problem);
-    }
+    let broken = loaded.broken.iter().map(|broken| {
+        let (name, count) = (&broken.name, loaded.problems_in(&broken.path).count());
+        let problem = format!("broken, problems found: {count}; see: longhaul agents check {name}");
+        unusable_row(name, broken.source, problem)
+    });
+    let hidden = loaded.hidden.iter().map(|hidden| {
+        let other = hidden.hidden_by.display();
+        let problem = format!("hidden by {other}, which defines the same agent");
+        unusable_row(&hidden.name, hidden.source, problem)
+    });
+    let mut rows: Vec<_> = rows.chain(broken).chain(hidden).collect();
     // The project's own agents come first.
     rows.sort_by(|a, b| (a[1] == BUILT_IN, a).cmp(&(b[1] == BUILT_IN, b)));
     rows
@@ -81,22 +73,18 @@ fn agents_to_json(loaded: &LoadedAgents) -> Value {
     let mut agents: Vec<_> = loaded.agents.iter().collect();
     agents.sort_by_key(|one| one.source == AgentSource::BuiltIn);
     let agents = agents.into_iter().map(|one| {
+        let Agent { name, description, models, tools, .. } = &one.agent;
         json!({
-            "name": one.agent.name,
-            "source": one.source.as_str(),
-            "path": one.path,
-            "description": one.agent.description,
-            "models": one.agent.models,
-            "tools": one.agent.tools,
+            "name": name, "source": one.source.as_str(), "path": one.path,
+            "description": description, "models": models, "tools": tools,
             "version": one.agent.definition_hash(),
         })
     });
     let broken = loaded.broken.iter().map(|one| {
+        let problems = loaded.problems_in(&one.path).count();
         json!({
-            "name": one.name,
-            "source": one.source.as_str(),
-            "path": one.path,
-            "problems": loaded.problems_of_file(&one.path).count(),
+            "name": one.name, "source": one.source.as_str(), "path": one.path,
+            "problems": problems,
         })
     });
     json!({

@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use clap::Args;
 use longhaul_project::agents::built_in::BUILT_IN_AGENTS;
-use longhaul_project::agents::load::{AGENTS_FOLDER, find_agent_text_problems};
+use longhaul_project::agents::load::{AGENTS_FOLDER, text_problems};
 use longhaul_project::agents::loaded_agents::{AgentSource, LoadedAgent};
 use longhaul_project::agents::scaffold::AgentScaffold;
 use longhaul_project::assemble::with_agent_load_context;
@@ -18,7 +18,7 @@ use longhaul_project::skills;
 use longhaul_tool::FileLocation;
 
 use crate::agents::project::ProjectWithAgents;
-use crate::error::CliError;
+use crate::error::fail;
 use crate::output;
 
 const EXAMPLES: &str = "Examples:
@@ -58,16 +58,12 @@ impl NewAgentCommand {
         let location = (project.display_root.as_path(), &skills);
         let problems =
             with_agent_load_context(&project.config, &project.tools, location, |location| {
-                find_agent_text_problems(location, &self.name, &text)
+                text_problems(location, &self.name, &text)
             });
         if !problems.is_empty() {
             let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            return Err(CliError::usage_error(format!(
-                "no agent was created:\n{}",
-                messages.join("\n")
-            ))
-            .with_hint("see the options", "longhaul agents new --help")
-            .into());
+            let message = format!("no agent was created:\n{}", messages.join("\n"));
+            return fail(message, "see the options", "longhaul agents new --help");
         }
         self.write_agent_file(project, &text)?;
         let earlier_agent = project.loaded.find_loaded_agent(&self.name).ok();
@@ -91,20 +87,22 @@ impl NewAgentCommand {
         from: &str,
         project: &ProjectWithAgents,
     ) -> anyhow::Result<String> {
-        let source_agent = project.find_agent(from)?;
-        match source_agent.source {
-            AgentSource::Claude => Ok(scaffold.render_claude_agent(source_agent)),
+        let LoadedAgent { agent, source, path, .. } = project.find_agent(from)?;
+        let text = match source {
+            AgentSource::Claude => {
+                return Ok(scaffold.render_claude_agent(project.find_agent(from)?));
+            }
             AgentSource::Project => {
-                let file = self::agent_file_path(project, source_agent.agent.name.as_str());
-                let text = fs::read_to_string(&file);
-                let text = text
-                    .with_context(|| format!("`{}` can't be read", source_agent.path.display()));
-                Ok(scaffold.render_agent_copy(&text?))
+                fs::read_to_string(agent_file_path(project, agent.name.as_str()))
+                    .with_context(|| format!("`{}` can't be read", path.display()))?
             }
             AgentSource::BuiltIn => {
-                Ok(scaffold.render_agent_copy(built_in_agent_text(source_agent)))
+                let mut built_in = BUILT_IN_AGENTS.iter();
+                let found = built_in.find(|one| one.name == agent.name.as_str());
+                found.map_or("", |built_in| built_in.file).to_owned()
             }
-        }
+        };
+        Ok(scaffold.render_agent_copy(&text))
     }
 
     fn write_agent_file(&self, project: &ProjectWithAgents, text: &str) -> anyhow::Result<()> {
@@ -125,18 +123,14 @@ impl NewAgentCommand {
             })?;
         }
         let result = fs::OpenOptions::new().write(true).create_new(true).open(&file);
-        let mut agent_file = match result {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(CliError::usage_error(format!(
-                    "`{display_path}` already exists and was not changed"
-                ))
-                .with_hint("show the agent", format!("longhaul agents show {}", self.name))
-                .into());
-            }
-            result => result.with_context(|| format!("`{display_path}` can't be written"))?,
-        };
-        agent_file
-            .write_all(text.as_bytes())
+        if let Err(error) = &result
+            && error.kind() == std::io::ErrorKind::AlreadyExists
+        {
+            let message = format!("`{display_path}` already exists and was not changed");
+            return fail(message, "show the agent", format!("longhaul agents show {}", self.name));
+        }
+        result
+            .and_then(|mut file| file.write_all(text.as_bytes()))
             .with_context(|| format!("`{display_path}` can't be written"))?;
         output::print_line(&display_path.to_string())
     }
@@ -153,12 +147,6 @@ fn folder_open_error_text(folder: &Path) -> &'static str {
         true => "is a link",
         false => "can't be opened",
     }
-}
-
-fn built_in_agent_text(agent: &LoadedAgent) -> &'static str {
-    let mut built_in_agents = BUILT_IN_AGENTS.iter();
-    let found = built_in_agents.find(|built_in| built_in.name == agent.agent.name.as_str());
-    found.map_or("", |built_in| built_in.file)
 }
 
 #[cfg(test)]

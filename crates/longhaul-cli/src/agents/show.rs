@@ -184,14 +184,10 @@ fn format_tool_tokens(agent: &Agent, tools: &ToolRegistry) -> String {
         true => "",
         false => " (without the list of deferred tools that find_tools has)",
     };
-    match (agent.tools.is_empty(), unmeasured_tools.as_slice()) {
-        (true, _) => String::new(),
-        (false, []) => format!("about {tokens} tokens{deferred_note}"),
-        (false, unmeasured_tools) => {
-            format!(
-                "about {tokens} tokens, and those of {}{deferred_note}",
-                unmeasured_tools.join(", ")
-            )
-        }
-    }
+    let others = match unmeasured_tools.as_slice() {
+        _ if agent.tools.is_empty() => return String::new(),
+        [] => String::new(),
+        names => format!(", and those of {}", names.join(", ")),
+    };
+    format!("about {tokens} tokens{others}{deferred_note}")
 }

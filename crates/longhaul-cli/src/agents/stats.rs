@@ -54,23 +54,20 @@ impl AgentStatsCommand {
         Ok(())
     }
 
-    async fn read_agent_stats(
-        &self,
-        client: &Client,
-        agent: String,
-    ) -> anyhow::Result<AgentStatsView> {
-        let query = AgentStatsQuery { window: Some(format_exact_duration(self.since)) };
-        client.send(SHOW_AGENT_STATS.at(AgentParam(agent)).query(&query)).await
-    }
-
     async fn read_stats(&self, client: &Client) -> anyhow::Result<Vec<AgentStatsView>> {
-        if let Some(name) = &self.name {
-            return Ok(vec![self.read_agent_stats(client, name.to_string()).await?]);
-        }
+        let names: Vec<String> = match &self.name {
+            Some(name) => vec![name.to_string()],
+            None => {
+                let agents = client.send(LIST_AGENTS.at(())).await?.data;
+                agents.into_iter().map(|agent| agent.name).collect()
+            }
+        };
+        let query = AgentStatsQuery { window: Some(format_exact_duration(self.since)) };
         let mut all_stats = Vec::new();
-        for agent in client.send(LIST_AGENTS.at(())).await?.data {
-            let stats = self.read_agent_stats(client, agent.name).await?;
-            if stats.runs.total > 0 {
+        for name in names {
+            let request = SHOW_AGENT_STATS.at(AgentParam(name)).query(&query);
+            let stats = client.send(request).await?;
+            if stats.runs.total > 0 || self.name.is_some() {
                 all_stats.push(stats);
             }
         }

@@ -20,7 +20,7 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_run::commands::current_gate_digest;
 use serde::Serialize;
 
-use crate::chaos::project::{EffectRecord, PROBE_PREFIX, ScratchProject};
+use crate::chaos::project::{PROBE_PREFIX, ScratchProject};
 use crate::child_process::ChildProcess;
 use crate::output;
 
@@ -93,15 +93,6 @@ pub(crate) struct RecoveryTimes {
     pub(crate) worst: u64,
 }
 
-impl RecoveryTimes {
-    fn add(&mut self, millis: u64) {
-        self.all.push(millis);
-        self.all.sort_unstable();
-        self.median = self.all[(self.all.len() - 1) / 2];
-        self.worst = self.worst.max(millis);
-    }
-}
-
 /// Numbers of events, of open runs and of ended runs.
 struct Progress {
     events: u64,
@@ -120,18 +111,27 @@ pub(crate) struct KillLoop<'a> {
 }
 
 impl<'a> KillLoop<'a> {
-    pub(crate) fn new(
+    /// Runs the whole loop and returns what happened.
+    pub(crate) async fn run(
         scratch: &'a ScratchProject,
         runtime: &'a ProjectRuntime,
         plan: &'a ChaosPlan,
-    ) -> Self {
+    ) -> anyhow::Result<KillLog> {
         let kills = KillCounts { planned: plan.kills, done: 0 };
         let log = KillLog { kills, ..KillLog::default() };
-        Self { scratch, runtime, plan, log, answers: BTreeMap::new(), random: plan.seed }
+        let (answers, random) = (BTreeMap::new(), plan.seed);
+        let mut kill_loop = Self { scratch, runtime, plan, log, answers, random };
+        kill_loop.submit_and_kill().await?;
+        kill_loop.finish_open_runs().await?;
+        let times = &mut kill_loop.log.recovery_ms;
+        times.all.sort_unstable();
+        times.median = times.all.get(times.all.len().saturating_sub(1) / 2).map_or(0, |ms| *ms);
+        times.worst = times.all.last().map_or(0, |ms| *ms);
+        Ok(kill_loop.log)
     }
 
-    /// Runs the whole loop and returns what happened.
-    pub(crate) async fn run(mut self) -> anyhow::Result<KillLog> {
+    /// Submits all runs and kills their workers until all kills are done or all runs have ended.
+    async fn submit_and_kill(&mut self) -> anyhow::Result<()> {
         let ChaosPlan { runs, kills, .. } = *self.plan;
         let mut scale = SCALES.0;
         while self.log.kills.done < kills {
@@ -166,9 +166,7 @@ impl<'a> KillLoop<'a> {
                 ));
             }
         }
-        self.submit_up_to(runs).await?;
-        self.finish_open_runs().await?;
-        Ok(self.log)
+        self.submit_up_to(runs).await
     }
 
     /// Returns the next pseudo-random number (splitmix64).
@@ -199,7 +197,7 @@ impl<'a> KillLoop<'a> {
         while elapsed() < FIRST_EVENT_TIMEOUT {
             worker.check_running()?;
             if self.progress().await?.events > events_before {
-                self.log.recovery_ms.add(elapsed().0);
+                self.log.recovery_ms.all.push(elapsed().0);
                 break;
             }
             SystemClock.sleep(POLL_INTERVAL).await;
@@ -293,17 +291,18 @@ fn decide(
         GateKind::Signal => (GateDecision::Complete, "chaos sends every signal"),
         GateKind::InDoubt => {
             // The process that made the call is dead, so no further record can appear.
-            let effects = scratch.read_effects()?;
-            let is_of_call = |effect: &EffectRecord| {
-                effect.run == gate.run && Some(effect.call) == gate.spec.call
-            };
-            let tool = gate.spec.tool.as_deref().unwrap_or_default();
-            if effects.iter().any(is_of_call) {
-                (GateDecision::Complete, "chaos checked: it has a record")
-            } else if tool.starts_with(PROBE_PREFIX) {
-                (GateDecision::Reject, "chaos checked: it has no record")
-            } else {
-                (GateDecision::Reject, "not verifiable: chaos treats it as not done")
+            let is_recorded = scratch
+                .read_effects()?
+                .iter()
+                .any(|effect| effect.run == gate.run && Some(effect.call) == gate.spec.call);
+            let is_probe =
+                gate.spec.tool.as_deref().is_some_and(|one| one.starts_with(PROBE_PREFIX));
+            match (is_recorded, is_probe) {
+                (true, _) => (GateDecision::Complete, "chaos checked: it has a record"),
+                (false, true) => (GateDecision::Reject, "chaos checked: it has no record"),
+                (false, false) => {
+                    (GateDecision::Reject, "not verifiable: chaos treats it as not done")
+                }
             }
         }
     })

@@ -5,8 +5,7 @@
 //! Invariants: the user's store is never used, and nothing is copied from outside the project.
 
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
 use longhaul::project::{ProjectRuntime, open_runtime};
@@ -52,7 +51,7 @@ const BUILT_IN_FILES: [(&str, &str); 3] = [
 /// The temporary project of a chaos test. Its folder is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct ScratchProject {
-    folder: TempDir,
+    pub(crate) folder: TempDir,
     process_env: ProcessEnv,
     config: Config,
 }
@@ -78,7 +77,17 @@ impl ScratchProject {
         let loaded = environment::load_agents(&project)?;
         let untrusted = confirm::ask_for_trust_before_run((&project, &loaded), Some(agent), false)?;
         if !untrusted.is_empty() {
-            return Err(untrusted_error(agent, &untrusted));
+            // A chaos test can't wait for a person to decide.
+            let message = format!(
+                "`{agent}` needs items that are not trusted in this project, and chaos runs do not ask:\n  {}",
+                untrusted.join("\n  ")
+            );
+            let once = format!("{TRUST_VAR}=1 longhaul chaos {agent} ...");
+            return Err(CliError::usage_error(message)
+                .with_exit_code(Exit::NotAllowed)
+                .with_hint("review the items and decide", "longhaul trust")
+                .with_hint("or trust all items once", once)
+                .into());
         }
         process_env.env.insert(TRUST_VAR.to_owned(), "1".to_owned());
         let folder = temp_folder()?;
@@ -124,12 +133,9 @@ impl ScratchProject {
 
     /// Starts a worker of the project in a separate process.
     pub(crate) fn start_worker(&self) -> anyhow::Result<ChildProcess> {
-        let (root, env) = (&self.config.root, &self.process_env.env);
-        let args = ["worker", "--quiet", "--until-eof"];
-        let mut command = ChildProcess::build_longhaul_command(&args, root, env)?;
+        let root = &self.config.root;
         let log = File::options().create(true).append(true).open(root.join(WORKER_LOG_FILE))?;
-        // Ctrl-C at the terminal is for this process, which kills the worker itself.
-        ChildProcess::start(command.stderr(log).process_group(0))
+        ChildProcess::start_worker(root, &self.process_env.env, log)
     }
 
     /// Reads the effects that probe tools have recorded so far.
@@ -141,24 +147,6 @@ impl ScratchProject {
         let shown = || file.display().to_string();
         parse_effects(&fs::read_to_string(&file).with_context(shown)?).with_context(shown)
     }
-
-    /// Keeps the folder from being removed, and returns its path.
-    pub(crate) fn keep_folder(self) -> PathBuf {
-        self.folder.keep()
-    }
-}
-
-/// Returns the error for items that are not trusted. A chaos test can't wait for a person to decide.
-fn untrusted_error(agent: &str, untrusted: &[String]) -> anyhow::Error {
-    let message = format!(
-        "`{agent}` needs items that are not trusted in this project, and chaos runs do not ask:\n  {}",
-        untrusted.join("\n  ")
-    );
-    CliError::usage_error(message)
-        .with_exit_code(Exit::NotAllowed)
-        .with_hint("review the items and decide", "longhaul trust")
-        .with_hint("or trust all items once", format!("{TRUST_VAR}=1 longhaul chaos {agent} ..."))
-        .into()
 }
 
 fn temp_folder() -> anyhow::Result<TempDir> {

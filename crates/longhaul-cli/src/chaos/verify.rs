@@ -154,21 +154,21 @@ struct RunVerifier<'a> {
 }
 
 impl RunVerifier<'_> {
-    fn violated(&mut self, invariant: Invariant, call: Option<CallId>, message: String) {
+    fn violated(&mut self, invariant: Invariant, call: Option<CallId>, message: impl Into<String>) {
         *self.findings.violation_counts.entry(invariant).or_default() += 1;
-        self.findings.violations.push(Violation { invariant, run: self.run, call, message });
+        let (run, message) = (self.run, message.into());
+        self.findings.violations.push(Violation { invariant, run, call, message });
     }
 
     fn verify(&mut self, entries: &[JournalEntry]) {
         let last = entries.last().map(|entry| &entry.event);
-        let runs = &mut self.findings.runs;
         match last {
-            Some(Event::RunCompleted(_)) => runs.completed += 1,
-            Some(Event::RunFailed(_)) => runs.failed.push(self.run),
-            Some(_) | None => runs.other.push(self.run),
+            Some(Event::RunCompleted(_)) => self.findings.runs.completed += 1,
+            Some(Event::RunFailed(_)) => self.findings.runs.failed.push(self.run),
+            Some(_) | None => self.findings.runs.other.push(self.run),
         }
         if last.is_none() {
-            let message = "the run was acknowledged but has no journal".to_owned();
+            let message = "the run was acknowledged but has no journal";
             self.violated(Invariant::BrokenJournals, None, message);
         }
         self.check_event_order(entries);
@@ -356,18 +356,16 @@ impl CallHistory {
     /// Describes a repetition of the call after its result was recorded. `effects` has the epoch of
     /// each recorded effect.
     fn repeat_after_result(&self, effects: &[Epoch]) -> Option<String> {
-        let tool = &self.tool;
-        if self.was_started_after_end {
-            return Some(format!("{tool} was started again after its result"));
+        let (tool, end) = (&self.tool, self.ends.first()?);
+        let late = effects.iter().find(|epoch| *epoch > end);
+        match (self.was_started_after_end, self.ends.len()) {
+            (true, _) => Some(format!("{tool} was started again after its result")),
+            (false, 1) => Some(format!(
+                "{tool} has a result in epoch {end}, but had an effect later, in epoch {}",
+                late?
+            )),
+            (false, results) => Some(format!("{tool} has {results} results for one call")),
         }
-        if self.ends.len() > 1 {
-            return Some(format!("{tool} has {} results for one call", self.ends.len()));
-        }
-        let end = self.ends.first()?;
-        let late = effects.iter().find(|epoch| *epoch > end)?;
-        Some(format!(
-            "{tool} has a result in epoch {end}, but had an effect later, in epoch {late}"
-        ))
     }
 
     /// Describes the loss of a call that must not be repeated, if the journal does not report it.

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use longhaul::project::open_runtime;
 use longhaul_api::client::{self, Url, is_server_alive};
 use longhaul_core::net;
 use longhaul_engine::secret::Secret;
@@ -13,10 +14,10 @@ use longhaul_project::assemble::sqlite_store_path;
 use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_project::config::settings::Config;
 use longhaul_project::{local_key, server_marker};
+use longhaul_store::OpenMode;
 
 use crate::client::Client;
-use crate::environment::caller_name;
-use crate::environment::{current_process_env, load_config_quietly};
+use crate::environment::{caller_name, current_process_env, load_config, load_config_quietly};
 use crate::error::{self, CliError};
 use crate::exit::Exit;
 use crate::{output, runtime, store_access};
@@ -78,7 +79,11 @@ fn try_connect_or_open_store(server: Option<ServerConnection>) -> anyhow::Result
 pub(crate) fn connect_or_create_store(server: Option<ServerConnection>) -> anyhow::Result<Client> {
     match server {
         Some(server) => Ok(Client::for_server(server.client)),
-        None => Client::for_store(&store_access::open_or_create_store_as_observer()?),
+        None => {
+            let config = load_config(&current_process_env()?)?;
+            let options = store_access::store_open_options(OpenMode::Outsider);
+            Client::for_store(&open_runtime(config, options)?)
+        }
     }
 }
 
@@ -123,19 +128,13 @@ fn build_api_client(url: Url, key: Option<&Secret>) -> anyhow::Result<client::Cl
 /// Returns the connection to the server that drives this folder's store, if such a server responds.
 fn find_local_server(process_env: &ProcessEnv) -> anyhow::Result<Option<ServerConnection>> {
     // Errors in the settings or the store are reported when the store is opened.
-    let Ok(config) = load_config_quietly(process_env) else {
-        return Ok(None);
-    };
-    let Ok(file) = sqlite_store_path(&config) else {
-        return Ok(None);
-    };
-    let Some(url) = local_server_url(&file) else {
-        return Ok(None);
-    };
-    if !runtime::build_single_thread_tokio()?.block_on(is_server_alive(&url)) {
+    let config = load_config_quietly(process_env).ok();
+    let url = config.as_ref().and_then(|config| local_server_url(&sqlite_store_path(config).ok()?));
+    let Some(url) = url else { return Ok(None) };
+    if !runtime::block_on(async { Ok(is_server_alive(&url).await) })? {
         return Ok(None);
     }
-    let key = select_api_key(process_env, &url, Some(&config))?;
+    let key = select_api_key(process_env, &url, config.as_ref())?;
     Ok(Some(ServerConnection { client: build_api_client(url, key.as_ref())?, is_named: false }))
 }
 

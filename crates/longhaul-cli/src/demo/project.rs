@@ -86,13 +86,8 @@ impl DemoProject {
 
     /// Starts a worker for the demo's project in a separate process.
     pub(crate) fn start_worker(&self) -> anyhow::Result<ChildProcess> {
-        let args = ["worker", "--quiet", "--until-eof"];
-        let mut command = ChildProcess::build_longhaul_command(
-            &args,
-            &self.folder,
-            self.isolated_process_env().env,
-        )?;
-        ChildProcess::start(command.stderr(Stdio::piped()))
+        let env = self.isolated_process_env().env;
+        ChildProcess::start_worker(&self.folder, env, Stdio::piped())
     }
 
     /// Returns the path of the demo folder, as printed in messages.

@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 
 use longhaul::project::ProjectRuntime;
-use longhaul_api::gate::GateView;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::failure::FailureClass;
@@ -23,7 +22,7 @@ use crate::demo::project::DemoProject;
 use crate::error::CliError;
 use crate::event_printer::{EventPrinter, format_time_of_day};
 use crate::exit::Exit;
-use crate::gate_card::short_gate_card;
+use crate::gate_card::{self, gate_card};
 use crate::output;
 use crate::prompt::{PromptInput, TerminalPrompt, oldest_open_gate};
 
@@ -124,15 +123,10 @@ impl<'a> DemoSession<'a> {
         } else if let Some(line) = self.printer.format_event_line(&entry) {
             output::print_line(&format!("  {line}"))?;
         }
-        #[expect(clippy::wildcard_enum_match_arm, reason = "other events are only printed")]
-        let (awaits_approval, is_kill_turn) = match &entry.event {
-            Event::RunWaiting(waiting) => (matches!(waiting.wait, WaitReason::Approval(_)), false),
-            Event::TurnStarted(started) => {
-                (false, started.turn == KILL_TURN && self.kill.is_none())
-            }
-            _ => (false, false),
-        };
-        self.awaits_approval = awaits_approval;
+        self.awaits_approval = matches!(&entry.event, Event::RunWaiting(waiting)
+            if matches!(waiting.wait, WaitReason::Approval(_)));
+        let is_kill_turn = self.kill.is_none()
+            && matches!(&entry.event, Event::TurnStarted(started) if started.turn == KILL_TURN);
         self.journal.push(entry);
         if is_kill_turn {
             self.kill_worker().await?;
@@ -166,25 +160,14 @@ impl<'a> DemoSession<'a> {
         output::print_line(
             "            waiting   nothing runs and nothing is spent while a person decides",
         )?;
-        for gate_line in short_gate_card(&gate) {
+        for gate_line in gate_card(&gate, gate_card::SHORT) {
             output::print_line(&format!("            {gate_line}"))?;
         }
         if self.prompt.is_interactive() {
             self.prompt.ask_about_shown_gate(gate.id, COMMANDS);
-            return self.wait_for_gate_answer(stream).await;
         }
-        output::print_line(&format!(
-            "            no terminal: the demo approves automatically in {} s",
-            AUTO_APPROVE_DELAY.0 / 1_000
-        ))?;
-        let time = &self.longhaul.services().clock;
-        time.sleep(AUTO_APPROVE_DELAY).await;
-        self.approve_gate(&gate).await
-    }
-
-    /// Waits until the person answers the request for approval, here or from another terminal.
-    async fn wait_for_gate_answer(&mut self, stream: &mut JournalStream) -> anyhow::Result<()> {
-        loop {
+        // Until the person answers, here or at another terminal.
+        while self.prompt.is_interactive() {
             tokio::select! {
                 biased;
                 entries = stream.next() => {
@@ -202,84 +185,57 @@ impl<'a> DemoSession<'a> {
                 }
             }
         }
-    }
-
-    async fn approve_gate(&self, gate: &GateView) -> anyhow::Result<()> {
+        output::print_line(&format!(
+            "            no terminal: the demo approves automatically in {} s",
+            AUTO_APPROVE_DELAY.0 / 1_000
+        ))?;
+        let time = &self.longhaul.services().clock;
+        time.sleep(AUTO_APPROVE_DELAY).await;
         let by = "the demo, no terminal".to_owned();
         let answer = Answer { by, digest: gate.digest, ..new_answer(GateDecision::Approve) };
         self.longhaul.answer_gate(gate.id, answer).await?;
         Ok(())
     }
 
+    /// Counts in the journal what was recorded before the crash and what was repeated after it, and
+    /// prints the numbers.
     fn print_crash_counts(&self) -> anyhow::Result<()> {
-        let Some((_, crash)) = self.kill else {
+        let Some((_, last_seq)) = self.kill else {
             return Ok(());
         };
-        let counts = CrashCounts::from_journal(&self.journal, crash);
-        output::print_line(&format!(
-            "
-  What the crash cost
-    {:>3}  model replies and {} tool results were recorded before it
-    {:>3}  of them were repeated
-    {:>3}  model call was in flight and was repeated
-    {:>3}  effects are in doubt
-         $0.00 (scripted)",
-            counts.recorded_replies,
-            counts.recorded_results,
-            counts.repeated,
-            counts.retried_model_calls,
-            counts.in_doubt
-        ))
-    }
-}
-
-/// Numbers of recorded replies and results, and of repeated calls, in a journal with a crash.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct CrashCounts {
-    /// Number of model replies that were recorded before the crash.
-    recorded_replies: usize,
-    /// Number of tool results that were recorded before the crash.
-    recorded_results: usize,
-    /// Number of model and tool calls that were started again although their reply or result was
-    /// recorded before the crash.
-    repeated: usize,
-    /// Number of model calls that were in flight at the crash and were repeated.
-    retried_model_calls: usize,
-    /// Number of tool calls that were in flight at the crash, so that their outcome is unknown.
-    in_doubt: usize,
-}
-
-impl CrashCounts {
-    /// Counts replies, results and repeated calls in a journal. The event with the given sequence
-    /// number is the last one before the crash.
-    fn from_journal(journal: &[JournalEntry], crash_seq: Seq) -> Self {
-        let mut counts = Self::default();
+        let (mut replies, mut results, mut repeated) = (0, 0, 0);
+        let (mut lost_model_calls, mut in_doubt) = (0, 0);
         let (mut turns, mut calls) = (BTreeSet::new(), BTreeSet::new());
-        for entry in journal {
-            let before_crash = usize::from(entry.seq <= crash_seq);
+        for entry in &self.journal {
+            let before_crash = usize::from(entry.seq <= last_seq);
             #[expect(clippy::wildcard_enum_match_arm, reason = "other events are not counted")]
             match &entry.event {
                 Event::TurnCompleted(completed) => {
-                    counts.recorded_replies += before_crash;
+                    replies += before_crash;
                     turns.insert(completed.turn);
                 }
                 Event::ToolCompleted(ended) | Event::ToolFailed(ended) => {
-                    counts.recorded_results += before_crash;
+                    results += before_crash;
                     calls.insert(ended.call);
                 }
-                Event::TurnStarted(started) => {
-                    counts.repeated += usize::from(turns.contains(&started.turn));
-                }
-                Event::ToolStarted(started) => {
-                    counts.repeated += usize::from(calls.contains(&started.call));
-                }
+                // Started again although the reply or the result was recorded.
+                Event::TurnStarted(started) if turns.contains(&started.turn) => repeated += 1,
+                Event::ToolStarted(started) if calls.contains(&started.call) => repeated += 1,
                 Event::TurnFailed(failed) if failed.failure.class == FailureClass::Lost => {
-                    counts.retried_model_calls += 1;
+                    lost_model_calls += 1;
                 }
-                Event::ToolInDoubt(_) => counts.in_doubt += 1,
+                Event::ToolInDoubt(_) => in_doubt += 1,
                 _ => {}
             }
         }
-        counts
+        output::print_line(&format!(
+            "
+  What the crash cost
+    {replies:>3}  model replies and {results} tool results were recorded before it
+    {repeated:>3}  of them were repeated
+    {lost_model_calls:>3}  model call was in flight and was repeated
+    {in_doubt:>3}  effects are in doubt
+         $0.00 (scripted)"
+        ))
     }
 }

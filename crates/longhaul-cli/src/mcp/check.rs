@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
-use longhaul_core::policy::effect::EffectClass;
 use longhaul_project::assemble::mcp_tools::{McpCheckError, McpClient, McpServerReport};
 use longhaul_project::assemble::{mcp_servers, mcp_tools};
 use longhaul_project::config::settings::Config;
@@ -16,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::error::{CliError, fail};
 use crate::exit::Exit;
-use crate::format::count_with_noun;
+use crate::format::{count_with_noun, json_text};
 use crate::mcp::report::{
     find_server, load_config_and_mcp_file, print_problems_and_notes, print_why_no_servers,
 };
@@ -55,7 +54,14 @@ impl CheckServersCommand {
         if let Some(problem) = file.problems.first() {
             return fail(problem.to_string(), "see all problems", "longhaul mcp ls");
         }
-        let names = self.selected_server_names(&file)?;
+        for name in &self.names {
+            find_server(&file, name)?;
+        }
+        let mut names = self.names.clone();
+        if names.is_empty() {
+            let enabled = file.servers.iter().filter(|server| !server.disabled);
+            names.extend(enabled.map(|server| server.name.clone()));
+        }
         let checks = match names.is_empty() {
             true => {
                 print_why_no_servers(&file);
@@ -80,17 +86,6 @@ impl CheckServersCommand {
         let exit = failures.map(|(exit, _)| *exit).max_by_key(|exit| *exit == Exit::Usage);
         Ok(exit.unwrap_or(Exit::Done))
     }
-
-    fn selected_server_names(&self, file: &McpFile) -> anyhow::Result<Vec<String>> {
-        if self.names.is_empty() {
-            let enabled = file.servers.iter().filter(|server| !server.disabled);
-            return Ok(enabled.map(|server| server.name.clone()).collect());
-        }
-        for name in &self.names {
-            find_server(file, name)?;
-        }
-        Ok(self.names.clone())
-    }
 }
 
 /// Fails if `.mcp.json` is not trusted. If there is a terminal, asks the person there first.
@@ -103,11 +98,7 @@ pub(crate) fn require_mcp_file_trust(config: &Config, file: &McpFile) -> anyhow:
         confirm::ask_for_trust(&decisions, &[&item])?;
     }
     decisions.check_trusted(&item).map_err(|reason| {
-        CliError::usage_error(reason)
-            .with_exit_code(Exit::NotAllowed)
-            .with_hint("review it and decide", "longhaul trust")
-            .with_hint("see what it names", "longhaul mcp ls")
-            .into()
+        CliError::not_trusted(reason).with_hint("see what it names", "longhaul mcp ls").into()
     })
 }
 
@@ -116,7 +107,7 @@ async fn check_mcp_servers(
     file: &McpFile,
     names: Vec<String>,
 ) -> Vec<ServerCheckResult> {
-    let client = mcp_servers::create_mcp_client(config, file, &environment::system_clock());
+    let client = mcp_servers::new_client(config, file, &environment::system_clock());
     let tools = mcp_tools::McpTools::new(config, file.clone(), client.clone());
     let pending = names.into_iter().map(|name| {
         let (tools, client) = (&tools, &*client);
@@ -153,15 +144,6 @@ async fn check_server(
     })
 }
 
-const fn class_name(class: EffectClass) -> &'static str {
-    match class {
-        EffectClass::Pure => "pure",
-        EffectClass::Keyed => "keyed",
-        EffectClass::Once => "once",
-        EffectClass::Session => "session",
-    }
-}
-
 fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
     let (styler, name) = (Styler::for_stdout(), &result.name);
     let report = match &result.outcome {
@@ -183,7 +165,7 @@ fn print_check_result(result: &ServerCheckResult) -> anyhow::Result<()> {
         let rows = report
             .tools
             .iter()
-            .map(|tool| table::row(&[&format!("  {}", tool.name), &class_name(tool.class)]));
+            .map(|tool| table::row(&[&format!("  {}", tool.name), &json_text(&json!(tool.class))]));
         table::print_table(&["  TOOL", "CLASS"], rows)?;
     }
     for note in &report.notes {

@@ -4,7 +4,6 @@
 //! Invariants: tokens and codes are never shown, untrusted servers are never contacted, and waiting
 //! for the login has a timeout.
 
-use std::io::{BufRead as _, Read as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -14,11 +13,8 @@ use longhaul_mcp::{
 };
 use longhaul_project::assemble::mcp_servers;
 use longhaul_project::assemble::mcp_tools::{self, resolve_enabled_servers};
-use longhaul_project::config::settings::Config;
-use longhaul_project::mcp::file::McpFile;
 use longhaul_project::mcp::server::Transport;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
 use crate::error::{CliError, fail};
 use crate::exit::Exit;
@@ -29,9 +25,6 @@ use crate::{environment, event_printer, output, runtime};
 
 /// Timeout for the person to log in with the browser.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
-
-/// Maximum length of a redirect URL that the user pastes, in bytes.
-const PASTED_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct LoginCommand {
@@ -52,9 +45,14 @@ pub(crate) struct LoginCommand {
 impl LoginCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let (config, file) = load_config_and_mcp_file()?;
-        let port = self.callback_port(&file)?;
+        let port = match &find_server(&file, &self.name)?.transport {
+            Some(Transport::Http { oauth, .. }) => oauth.callback_port,
+            Some(Transport::Stdio { .. }) | None => None,
+        };
         require_mcp_file_trust(&config, &file)?;
-        check_server_usable(&config, &file, &self.name)?;
+        let client = mcp_servers::new_client(&config, &file, &environment::system_clock());
+        let tools = mcp_tools::McpTools::new(&config, file.clone(), client);
+        tools.check_server_usable(&self.name).map_err(CliError::usage_error)?;
         let servers = mcp_servers::create_mcp_servers(&config, &file, &environment::system_clock());
         runtime::build_multi_thread_tokio()?.block_on(async {
             let mut interrupts = InterruptListener::listen()?;
@@ -68,28 +66,29 @@ impl LoginCommand {
         })
     }
 
-    /// Returns the port for the login's callback, if `.mcp.json` sets one.
-    fn callback_port(&self, file: &McpFile) -> anyhow::Result<Option<u16>> {
-        let server = find_server(file, &self.name)?;
-        Ok(match &server.transport {
-            Some(Transport::Http { oauth, .. }) => oauth.callback_port,
-            Some(Transport::Stdio { .. }) | None => None,
-        })
-    }
-
     async fn log_in(&self, servers: &McpServers, port: Option<u16>) -> anyhow::Result<Exit> {
-        let old_login = servers.login_status(&self.name).map_err(login_error)?;
+        let server_login = servers.login(&self.name).map_err(login_error)?;
+        let old_login = server_login.status().map_err(login_error)?;
         output::eprint_line(&format!(
             "{}: checking whether the server needs a login ...",
             self.name
         ));
-        let is_login_needed = needs_login(servers, &self.name, old_login.is_some()).await?;
+        // If the check fails, a broken login must not prevent a new one.
+        let is_login_needed = match servers.requires_login(&self.name).await {
+            Ok(is_required) => is_required,
+            Err(_) if old_login.is_some() => true,
+            Err(error) => {
+                return Err(CliError::usage_error(error.to_string())
+                    .with_exit_code(Exit::Busy)
+                    .with_hint("see its status", "longhaul mcp ls")
+                    .into());
+            }
+        };
         let scopes = self.scope.iter().flat_map(|scope| scope.split_whitespace());
         let scopes: Vec<String> = scopes.map(str::to_owned).collect();
         if !is_login_needed && old_login.is_none() && scopes.is_empty() {
             // It may list its tools without a login and still need one to call them.
-            let is_advertised = servers.advertises_login(&self.name).await;
-            if !is_advertised.map_err(login_error)? {
+            if !server_login.is_advertised().await.map_err(login_error)? {
                 self.print_login_outcome("needs no login", None)?;
                 return Ok(Exit::Done);
             }
@@ -101,8 +100,16 @@ impl LoginCommand {
             fail(message, "change or remove", "`oauth.callbackPort` in .mcp.json")
         })?;
         let request = LoginRequest { redirect_uri: server.redirect_uri(), scopes };
-        let login = servers.begin_login(&self.name, &request).await.map_err(login_error)?;
-        self.print_login_url(&login);
+        let login = server_login.start(&request).await.map_err(login_error)?;
+        let url = login.authorization_url();
+        output::eprint_line("Open this URL in a browser on this machine and agree there:");
+        output::eprint_line(&format!("\n  {url}\n"));
+        output::eprint_line(
+            "If the browser is on another machine: paste the URL here that it is redirected to, even if no page is shown there.",
+        );
+        if !self.no_browser && output::is_interactive() {
+            open_browser(url);
+        }
         let Some(redirect_url) = wait_for_redirect(&server, &login).await else {
             let message = format!(
                 "the login was not completed within {} minutes",
@@ -117,19 +124,6 @@ impl LoginCommand {
         let status = login.finish_login(&redirect_url).await.map_err(login_error)?;
         self.print_login_outcome("logged in", Some(&status))?;
         Ok(Exit::Done)
-    }
-
-    /// Prints the login URL, and opens it in a browser if there is a terminal.
-    fn print_login_url(&self, login: &PendingLogin) {
-        let url = login.authorization_url();
-        output::eprint_line("Open this URL in a browser on this machine and agree there:");
-        output::eprint_line(&format!("\n  {url}\n"));
-        output::eprint_line(
-            "If the browser is on another machine: paste the URL here that it is redirected to, even if no page is shown there.",
-        );
-        if !self.no_browser && output::is_interactive() {
-            open_browser(url);
-        }
     }
 
     fn print_login_outcome(
@@ -147,35 +141,10 @@ impl LoginCommand {
     }
 }
 
-/// Fails if the MCP server is disabled or not trusted, or if its settings are incomplete. The error
-/// says what to do.
-fn check_server_usable(config: &Config, file: &McpFile, server_name: &str) -> anyhow::Result<()> {
-    let client = mcp_servers::create_mcp_client(config, file, &environment::system_clock());
-    let tools = mcp_tools::McpTools::new(config, file.clone(), client);
-    Ok(tools.check_server_usable(server_name).map_err(CliError::usage_error)?)
-}
-
-/// Returns whether the server needs a login. Also true if the check fails and there was a login
-/// before, so that a broken login does not prevent a new one.
-async fn needs_login(
-    servers: &McpServers,
-    server_name: &str,
-    had_login: bool,
-) -> anyhow::Result<bool> {
-    match servers.requires_login(server_name).await {
-        Ok(is_required) => Ok(is_required),
-        Err(_) if had_login => Ok(true),
-        Err(error) => Err(CliError::usage_error(error.to_string())
-            .with_exit_code(Exit::Busy)
-            .with_hint("see its status", "longhaul mcp ls")
-            .into()),
-    }
-}
-
 /// Returns the URL that the browser was redirected to after the login, from the callback or pasted
 /// by the user. `None` means that the timeout has passed.
 async fn wait_for_redirect(server: &CallbackServer, login: &PendingLogin) -> Option<String> {
-    let mut pasted_lines = read_pasted_lines();
+    let mut pasted_lines = output::spawn_stdin_reader();
     let redirect = async {
         // One future for the whole loop, so that a redirect in progress is not dropped when a line
         // is pasted.
@@ -184,10 +153,10 @@ async fn wait_for_redirect(server: &CallbackServer, login: &PendingLogin) -> Opt
             tokio::select! {
                 redirect_url = &mut callback => return redirect_url,
                 Some(line) = pasted_lines.recv() => {
-                    if login.matches_callback(&line) {
-                        return line;
+                    if login.matches_callback(&line.text) {
+                        return line.text;
                     }
-                    if !line.trim().is_empty() {
+                    if !line.text.trim().is_empty() {
                         output::eprint_line("That is not the redirect URL of this login.");
                     }
                 }
@@ -200,23 +169,6 @@ async fn wait_for_redirect(server: &CallbackServer, login: &PendingLogin) -> Opt
 /// Converts the error of a failed login.
 fn login_error(error: LoginError) -> CliError {
     CliError::usage_error(error.to_string())
-}
-
-/// Reads the lines that the user pastes to stdin, in a separate thread.
-fn read_pasted_lines() -> mpsc::Receiver<String> {
-    let (sender, receiver) = mpsc::channel(1);
-    // The thread ends with the process: a blocking read can't be cancelled.
-    std::thread::spawn(move || {
-        loop {
-            let mut line = String::new();
-            let mut stdin = std::io::stdin().lock().take(PASTED_BYTES_MAX);
-            match stdin.read_line(&mut line) {
-                Ok(1..) if sender.blocking_send(line).is_ok() => {}
-                Ok(_) | Err(_) => return,
-            }
-        }
-    });
-    receiver
 }
 
 /// Opens a URL in the browser. Errors are ignored, because the URL is printed as well.
@@ -252,44 +204,31 @@ pub(crate) fn login_json(status: &LoginStatus) -> Value {
     })
 }
 
-/// Arguments of `longhaul mcp logout`, which deletes the login on this machine. The server is not
-/// contacted.
-#[derive(Debug, Args)]
-pub(crate) struct LogoutCommand {
-    /// Name of the server in .mcp.json
-    #[arg(value_name = "SERVER")]
-    name: String,
-    /// Print the outcome as one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-impl LogoutCommand {
-    pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let (config, file) = load_config_and_mcp_file()?;
-        let name = &self.name;
-        find_server(&file, name)?;
-        let message = match resolve_enabled_servers(&config, &file).get(name) {
-            Some(Ok(_)) => None,
-            Some(Err(reason)) => {
-                Some(format!("the address of the server `{name}` is unknown: {reason}"))
-            }
-            None => Some(format!("the server `{name}` is disabled")),
-        };
-        if let Some(message) = message {
-            return fail(message, "all servers", "longhaul mcp ls");
+/// Deletes the login on this machine. The server is not contacted.
+pub(super) fn log_out(name: &str, json: bool) -> anyhow::Result<Exit> {
+    let (config, file) = load_config_and_mcp_file()?;
+    find_server(&file, name)?;
+    let reason = match resolve_enabled_servers(&config, &file).get(name) {
+        Some(Ok(_)) => None,
+        Some(Err(reason)) => {
+            Some(format!("the address of the server `{name}` is unknown: {reason}"))
         }
-        let servers = mcp_servers::create_mcp_servers(&config, &file, &environment::system_clock());
-        let was_logged_in =
-            runtime::block_on(async { Ok(servers.logout(name).await.map_err(login_error)?) })?;
-        let data = json!({ "server": name, "removed": was_logged_in });
-        output::show_text(self.json, &data, |_| match was_logged_in {
-            false => format!("{name}: there was no login"),
-            true => format!(
-                "{name}: the login is deleted on this machine; to end it at the server too, \
-                 remove Longhaul's access there"
-            ),
-        })?;
-        Ok(Exit::Done)
+        None => Some(format!("the server `{name}` is disabled")),
+    };
+    if let Some(reason) = reason {
+        return fail(reason, "all servers", "longhaul mcp ls");
     }
+    let servers = mcp_servers::create_mcp_servers(&config, &file, &environment::system_clock());
+    let login = servers.login(name).map_err(login_error)?;
+    let was_logged_in =
+        runtime::block_on(async { Ok(login.log_out().await.map_err(login_error)?) })?;
+    let data = json!({ "server": name, "removed": was_logged_in });
+    output::show_text(json, &data, |_| match was_logged_in {
+        false => format!("{name}: there was no login"),
+        true => format!(
+            "{name}: the login is deleted on this machine; to end it at the server too, \
+             remove Longhaul's access there"
+        ),
+    })?;
+    Ok(Exit::Done)
 }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use longhaul_mcp::LoginError;
 use longhaul_project::assemble::mcp_servers;
 use longhaul_project::assemble::mcp_tools::{ResolvedMcpServers, resolve_enabled_servers};
 use longhaul_project::config::settings::Config;
@@ -20,17 +19,13 @@ use crate::mcp::report::{
 };
 use crate::style::TextTone;
 use crate::table::{self, JsonArgs, TableCell};
-use crate::{environment, output};
+use crate::{environment, output, sanitize};
 
 /// Maximum number of characters of a server's command or URL in the list.
 const TARGET_CHARS_MAX: usize = 80;
 
-/// Status of an MCP server, such as trusted or disabled, and how it is printed.
-struct McpServerStatus {
-    name: &'static str,
-    text: String,
-    tone: TextTone,
-}
+/// Status of an MCP server in JSON, such as `trusted` or `disabled`, and as it is printed.
+type McpServerStatus = (&'static str, TableCell);
 
 /// Stored logins by server name. An error says why a login can't be read.
 type LoginStatuses = BTreeMap<String, Result<longhaul_mcp::LoginStatus, String>>;
@@ -48,8 +43,8 @@ pub(super) fn run(output: &JsonArgs) -> anyhow::Result<Exit> {
         } else {
             let titles = ["SERVER", "BY", "COMMAND OR ADDRESS", "STATUS"];
             let rows = file.servers.iter().map(|server| {
-                let status = mcp_server_status(server, &resolved, trust.as_ref());
-                mcp_server_row(server, &status, logins.get(&server.name))
+                let (_, status) = mcp_server_status(server, &resolved, trust.as_ref());
+                mcp_server_row(server, status, logins.get(&server.name))
             });
             table::print_table(&titles, rows)?;
         }
@@ -62,17 +57,8 @@ pub(super) fn run(output: &JsonArgs) -> anyhow::Result<Exit> {
 fn load_login_statuses(config: &Config, file: &McpFile) -> LoginStatuses {
     let servers = mcp_servers::create_mcp_servers(config, file, &environment::system_clock());
     let logins = servers.server_names().into_iter().filter_map(|name| {
-        let login = match servers.login_status(&name) {
-            Ok(login) => Ok(login?),
-            Err(LoginError::CredentialFile(error)) => Err(error.to_string()),
-            // The server has no login.
-            Err(
-                LoginError::Unsupported { .. } | LoginError::Server(_) | LoginError::Failed { .. },
-            ) => {
-                return None;
-            }
-        };
-        Some((name, login))
+        let status = servers.login(&name).ok()?.status();
+        Some((name, status.map_err(|error| error.to_string()).transpose()?))
     });
     logins.collect()
 }
@@ -82,7 +68,7 @@ fn mcp_server_status(
     resolved: &ResolvedMcpServers,
     trust: Option<&TrustStatus>,
 ) -> McpServerStatus {
-    let status = |name, text: &str, tone| McpServerStatus { name, text: text.to_owned(), tone };
+    let status = |name, text: &str, tone| (name, TableCell::toned(text, tone));
     if !server.problems.is_empty() {
         return status("broken", "broken, see below", TextTone::Bad);
     }
@@ -109,7 +95,7 @@ fn mcp_server_status(
 
 fn mcp_server_row(
     server: &McpServerConfig,
-    status: &McpServerStatus,
+    mut status: TableCell,
     login: Option<&Result<longhaul_mcp::LoginStatus, String>>,
 ) -> Vec<TableCell> {
     let login = match login {
@@ -125,7 +111,7 @@ fn mcp_server_row(
         None => ("", String::new()),
     };
     let target = TableCell::new(target).with_max_chars(TARGET_CHARS_MAX);
-    let status = TableCell::toned(format!("{}{login}", status.text), status.tone);
+    status.text.push_str(&sanitize::sanitize_line(&login));
     table::row(&[&server.name, &transport_name, &target, &status])
 }
 
@@ -137,7 +123,7 @@ fn server_list_to_json(
     let remark_texts =
         |remarks: &[McpFileRemark]| remarks.iter().map(ToString::to_string).collect::<Vec<_>>();
     let servers = file.servers.iter().map(|server| {
-        let status = mcp_server_status(server, resolved, trust);
+        let (status, _) = mcp_server_status(server, resolved, trust);
         let mut problems = remark_texts(&server.problems);
         if let (true, Some(Err(reason))) = (problems.is_empty(), resolved.get(&server.name)) {
             problems.push(reason.clone());
@@ -148,7 +134,7 @@ fn server_list_to_json(
         }
         let login = login.and_then(|login| login.as_ref().ok());
         json!({
-            "name": server.name, "login": login.map(login::login_json), "status": status.name,
+            "name": server.name, "login": login.map(login::login_json), "status": status,
             "transport": server.transport.as_ref().map(transport_json), "per_run": server.per_run,
             "timeout_ms": server.timeout.0, "problems": problems,
         })

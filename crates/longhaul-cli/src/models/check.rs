@@ -6,17 +6,18 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::time::{Clock as _, Millis};
+use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::{Stopwatch, SystemClock};
 use longhaul_model::http::{HttpClient, HttpLimits};
-use longhaul_model::model_list::{ModelListApi, ModelListRequest, fetch_model_names};
+use longhaul_model::model_list::{ModelListRequest, fetch_model_names};
 use longhaul_model::providers::Provider;
 use longhaul_model::providers::built_in::{ApiFormat, SCRIPTED_PROVIDER};
 use longhaul_model::providers::model_choice::ModelSelector;
 use longhaul_project::config::settings::Config;
 use longhaul_project::trust::decisions::TrustDecisions;
 use longhaul_project::trust::items;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::error::{CliError, fail};
 use crate::exit::Exit;
@@ -46,14 +47,26 @@ pub(crate) struct CheckProvidersCommand {
     json: bool,
 }
 
-#[derive(Debug)]
-struct ProviderCheckResult<'a> {
-    provider: &'a Provider,
-    duration: Millis,
-    outcome: Result<Vec<String>, Failure>,
-    /// True if the user neither named nor configured the provider, so that a failed check is no
-    /// error.
-    is_optional: bool,
+/// Result of checking one provider.
+#[derive(Debug, Serialize)]
+struct ProviderReport {
+    provider: String,
+    endpoint: String,
+    /// Name of the variable with the API key. `None` if the provider needs no key.
+    key: Option<String>,
+    ok: bool,
+    duration_ms: u64,
+    /// Names of the models, if the check succeeded.
+    models: Option<Vec<String>>,
+    /// Class of the failure, if the check failed.
+    failure: Option<&'static str>,
+    /// The result in words and, if the check failed, what to do.
+    message: String,
+    #[serde(skip)]
+    tone: TextTone,
+    /// Exit code of the command for this result alone.
+    #[serde(skip)]
+    exit: Exit,
 }
 
 impl CheckProvidersCommand {
@@ -65,53 +78,33 @@ impl CheckProvidersCommand {
         selector: &ModelSelector,
         dotenv_selector: &ModelSelector,
     ) -> anyhow::Result<Exit> {
-        let providers =
-            self.trusted_providers(config, self.selected_providers(selector, dotenv_selector)?)?;
         let is_named = !self.names.is_empty();
-        let reports = runtime::build_single_thread_tokio()?.block_on(async {
-            let checks = providers.into_iter().map(|provider| check_provider(provider, is_named));
-            let checks = stream::iter(checks).buffered(CONCURRENCY);
-            checks.collect::<Vec<_>>().await
-        });
-        let list = reports.iter().map(|report| report.to_json(selector)).collect::<Value>();
-        output::show(self.json, &json!({ "checks": list }), |_| {
-            let checked = reports.iter().map(|report| report.table_row(selector));
-            let is_skipped = |one: &&Provider| {
-                !is_named && one.needs_api_key() && one.variable_and_api_key().is_none()
-            };
+        let decisions = TrustDecisions::new(config);
+        let mut checks = Vec::new();
+        for provider in self.selected_providers(selector, dotenv_selector)? {
+            let item = items::provider_trust_item(config, &provider.name);
+            match item.and_then(|item| decisions.check_trusted(&item).err()) {
+                None => checks.push(check_provider(provider, selector, is_named)),
+                Some(reason) if !is_named => output::eprint_line(&format!("note: {reason}")),
+                Some(reason) => return Err(CliError::not_trusted(reason).into()),
+            }
+        }
+        let checks = stream::iter(checks).buffered(CONCURRENCY).collect();
+        let reports: Vec<ProviderReport> = runtime::block_on(async { Ok(checks.await) })?;
+        output::show(self.json, &json!({ "checks": reports }), |_| {
+            let checked = reports.iter().map(|report| {
+                let key = report.key.as_deref().unwrap_or("not needed");
+                let message = TableCell::toned(&report.message, report.tone);
+                table::row(&[&report.provider, &key, &report.endpoint, &message])
+            });
+            let is_skipped = |one: &&Provider| !is_named && is_missing_api_key(one);
             let skipped = selector.providers.as_slice().iter().filter(is_skipped);
             let rows = checked.chain(skipped.map(skipped_provider_row));
             table::print_table(&["PROVIDER", "KEY", "ENDPOINT", "STATUS"], rows)
         })?;
-        Ok(exit_for_worst_result(&reports))
-    }
-
-    /// Returns the providers that are trusted with an API key. For an untrusted provider a note is
-    /// printed, or an error is returned if the user named it.
-    fn trusted_providers<'a>(
-        &self,
-        config: &Config,
-        providers: Vec<&'a Provider>,
-    ) -> anyhow::Result<Vec<&'a Provider>> {
-        let decisions = TrustDecisions::new(config);
-        let mut trusted = Vec::new();
-        for provider in providers {
-            let item = items::provider_trust_item(config, &provider.name);
-            let reason = item.and_then(|item| decisions.check_trusted(&item).err());
-            match reason {
-                None => trusted.push(provider),
-                Some(reason) if self.names.is_empty() => {
-                    output::eprint_line(&format!("note: {reason}"))
-                }
-                Some(reason) => {
-                    return Err(CliError::usage_error(reason)
-                        .with_exit_code(Exit::NotAllowed)
-                        .with_hint("review it and decide", "longhaul trust")
-                        .into());
-                }
-            }
-        }
-        Ok(trusted)
+        let worst_first = [Exit::NotAllowed, Exit::Usage, Exit::Busy];
+        let is_result = |exit: &Exit| reports.iter().any(|report| report.exit == *exit);
+        Ok(worst_first.into_iter().find(is_result).unwrap_or(Exit::Done))
     }
 
     /// Returns the providers to check: those that the user named, or all that have a key or need
@@ -123,9 +116,7 @@ impl CheckProvidersCommand {
     ) -> anyhow::Result<Vec<&'a Provider>> {
         if self.names.is_empty() {
             let all = selector.providers.as_slice().iter();
-            return Ok(all
-                .filter(|one| !one.needs_api_key() || one.variable_and_api_key().is_some())
-                .collect());
+            return Ok(all.filter(|one| !is_missing_api_key(one)).collect());
         }
         let mut providers = Vec::new();
         for name in &self.names {
@@ -133,7 +124,7 @@ impl CheckProvidersCommand {
                 anyhow::bail!("`scripted` is built in: there is nothing to check");
             }
             let provider = selector.providers.find_provider(name).map_err(CliError::usage_error)?;
-            if provider.needs_api_key() && provider.variable_and_api_key().is_none() {
+            if is_missing_api_key(provider) {
                 let names = provider.joined_api_key_variable_names();
                 let mut message = format!("there is no key for `{name}`: set {names}");
                 let in_dotenv = dotenv_selector.providers.find_provider(name).ok();
@@ -150,7 +141,15 @@ impl CheckProvidersCommand {
     }
 }
 
-async fn check_provider<'a>(provider: &'a Provider, is_named: bool) -> ProviderCheckResult<'a> {
+fn is_missing_api_key(provider: &Provider) -> bool {
+    provider.needs_api_key() && provider.variable_and_api_key().is_none()
+}
+
+async fn check_provider(
+    provider: &Provider,
+    selector: &ModelSelector,
+    is_named: bool,
+) -> ProviderReport {
     let stopwatch = Stopwatch::start();
     let limits = HttpLimits {
         connect: provider.limits.connect.min(CONNECT_TIMEOUT),
@@ -158,34 +157,51 @@ async fn check_provider<'a>(provider: &'a Provider, is_named: bool) -> ProviderC
         idle: provider.limits.idle.min(RESPONSE_TIMEOUT),
         ..provider.limits
     };
-    let (key, headers) = (provider.variable_and_api_key(), provider.unredacted_headers());
+    let key = provider.variable_and_api_key();
     let request = ModelListRequest {
         provider: &provider.name,
-        api: match provider.api {
-            ApiFormat::Anthropic => ModelListApi::Anthropic,
-            ApiFormat::Responses | ApiFormat::Chat => ModelListApi::OpenAi,
-        },
+        api: provider.api,
         key: key.map(|(_, key)| key),
-        headers,
+        headers: provider.unredacted_headers(),
         now: SystemClock.now(),
     };
     let outcome = match HttpClient::new(&provider.base_url, limits) {
         Err(error) => Err(Failure::new(FailureClass::InvalidRequest, error.to_string())),
         Ok(http) => {
-            let result =
-                tokio::time::timeout(CHECK_TIMEOUT, fetch_model_names(&http, &request)).await;
-            let message = format!(
-                "the provider sent no complete response within {} s",
-                CHECK_TIMEOUT.as_secs()
-            );
-            result.unwrap_or_else(|_| Err(Failure::new(FailureClass::Timeout, message)))
+            let names = tokio::time::timeout(CHECK_TIMEOUT, fetch_model_names(&http, &request));
+            names.await.unwrap_or_else(|_| {
+                let seconds = CHECK_TIMEOUT.as_secs();
+                let message = format!("the provider sent no complete response within {seconds} s");
+                Err(Failure::new(FailureClass::Timeout, message))
+            })
         }
     };
-    ProviderCheckResult {
-        provider,
-        duration: Millis(stopwatch.elapsed_nanos() / 1_000_000),
-        outcome,
-        is_optional: !is_named && !provider.needs_api_key() && !provider.is_configured,
+    let duration_ms = stopwatch.elapsed_nanos() / 1_000_000;
+    // A provider that the user neither named nor configured need not be available.
+    let is_optional = !is_named && !provider.needs_api_key() && !provider.is_configured;
+    let (tone, exit, message) = match &outcome {
+        Ok(names) => {
+            let message = success_message(provider, selector, names);
+            (TextTone::Good, Exit::Done, format!("ok, {duration_ms} ms, {message}"))
+        }
+        Err(failure) => match explain_failure(provider, failure) {
+            (Exit::Busy, _) if is_optional => (TextTone::Dim, Exit::Done, "not running".to_owned()),
+            (exit, message) => {
+                (TextTone::Bad, if is_optional { Exit::Done } else { exit }, message)
+            }
+        },
+    };
+    ProviderReport {
+        provider: provider.name.clone(),
+        endpoint: provider.base_url.clone(),
+        key: key.map(|(variable, _)| variable.to_owned()),
+        ok: outcome.is_ok(),
+        duration_ms,
+        failure: outcome.as_ref().err().map(|failure| failure.class.as_str()),
+        models: outcome.ok(),
+        message,
+        tone,
+        exit,
     }
 }
 
@@ -196,152 +212,66 @@ fn skipped_provider_row(provider: &Provider) -> Vec<TableCell> {
     table::row(&[&provider.name, &key, &provider.base_url, &note])
 }
 
-/// Grade of a provider's check, from best to worst.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum ProviderHealth {
-    /// The provider returned its model list.
-    Healthy,
-    /// The provider could not be reached or was busy.
-    Unreachable,
-    /// The provider responded, but not with a model list.
-    Unexpected,
-    /// The provider rejected the API key.
-    KeyRefused,
+fn success_message(provider: &Provider, selector: &ModelSelector, names: &[String]) -> String {
+    let mut message = count_with_noun(names.len(), "model");
+    if provider.name == "openrouter" {
+        message.push_str("; the list is public, so the key was not checked");
+    }
+    let default_model = selector.default_model(&provider.name);
+    let default_model = default_model.and_then(|model| Some(model.split_once('/')?.1.to_owned()));
+    // Some providers list dated versions only.
+    let is_listed = |model: &String| {
+        names.iter().any(|one| one == model || one.starts_with(&format!("{model}-2")))
+    };
+    if let Some(model) = default_model.filter(|model| !names.is_empty() && !is_listed(model)) {
+        message.push_str(&format!("; the default model `{model}` is not in the list"));
+    }
+    message
 }
 
-impl ProviderCheckResult<'_> {
-    fn provider_health(&self) -> ProviderHealth {
-        let Err(failure) = &self.outcome else {
-            return ProviderHealth::Healthy;
-        };
-        if is_non_api_response(failure) {
-            return ProviderHealth::Unexpected;
-        }
-        match failure.class {
-            FailureClass::Auth | FailureClass::Quota => ProviderHealth::KeyRefused,
-            FailureClass::InvalidRequest
-            | FailureClass::ContextOverflow
-            | FailureClass::Refused
-            | FailureClass::HandlerFailed
-            | FailureClass::HandlerFailedTransiently => ProviderHealth::Unexpected,
+/// Returns the exit code for a failed check, and a message that says what to do: the provider was
+/// busy or could not be reached, has rejected the key, or has not sent a list of models.
+fn explain_failure(provider: &Provider, failure: &Failure) -> (Exit, String) {
+    let message = &failure.message;
+    // For example a login page. To repeat the request would not help.
+    let is_other_page = failure.class == FailureClass::Server
+        && failure.status.is_some_and(|status| (200..300).contains(&status));
+    match (failure.class, provider.variable_and_api_key()) {
+        (FailureClass::Auth | FailureClass::Quota, Some((variable, _))) => (
+            Exit::NotAllowed,
+            format!("the provider rejects the key in {variable}; use another key: {message}"),
+        ),
+        (FailureClass::Auth | FailureClass::Quota, None) => (
+            Exit::NotAllowed,
+            format!("the provider needs a key; name its variable in key_env: {message}"),
+        ),
+        (
             FailureClass::RateLimit
             | FailureClass::Overloaded
             | FailureClass::Timeout
             | FailureClass::Network
             | FailureClass::Server
             | FailureClass::Lost
-            | FailureClass::Stopped => ProviderHealth::Unreachable,
+            | FailureClass::Stopped,
+            _,
+        ) if !is_other_page => {
+            let advice = match provider.name == "ollama" {
+                true => "Ollama can't be reached; start it with `ollama serve`",
+                false => "the provider can't be reached or is busy; try again",
+            };
+            (Exit::Busy, format!("{advice}: {message}"))
         }
-    }
-
-    /// Describes the result of the check and, if it failed, what to do.
-    fn result_message(&self, selector: &ModelSelector) -> String {
-        let failure = match &self.outcome {
-            Ok(names) => return self.success_message(selector, names),
-            Err(failure) => failure,
-        };
-        let (provider, message) = (self.provider, &failure.message);
-        match self.provider_health() {
-            ProviderHealth::Healthy => String::new(),
-            ProviderHealth::Unreachable if self.is_optional => "not running".to_owned(),
-            ProviderHealth::Unreachable if provider.name == "ollama" => {
-                format!("Ollama can't be reached; start it with `ollama serve`: {message}")
-            }
-            ProviderHealth::Unreachable => {
-                format!("the provider can't be reached or is busy; try again: {message}")
-            }
-            ProviderHealth::Unexpected => {
-                let summary = match is_non_api_response(failure) {
-                    true => "the server responds, but not like a provider;",
-                    false => "the response is unexpected;",
-                };
-                let with_or_without_v1 = match provider.api {
-                    ApiFormat::Anthropic => "without /v1",
-                    ApiFormat::Responses | ApiFormat::Chat => "with /v1",
-                };
-                format!(
-                    "{summary} check base_url (it must be written {with_or_without_v1}): {message}"
-                )
-            }
-            ProviderHealth::KeyRefused => match provider.variable_and_api_key() {
-                Some((variable, _)) => {
-                    format!(
-                        "the provider rejects the key in {variable}; use another key: {message}"
-                    )
-                }
-                None => {
-                    format!("the provider needs a key; name its variable in key_env: {message}")
-                }
-            },
+        _ => {
+            let summary = match is_other_page {
+                true => "the server responds, but not like a provider",
+                false => "the response is unexpected",
+            };
+            let path = match provider.api {
+                ApiFormat::Anthropic => "without /v1",
+                ApiFormat::Responses | ApiFormat::Chat => "with /v1",
+            };
+            let advice = format!("check base_url (it must be written {path})");
+            (Exit::Usage, format!("{summary}; {advice}: {message}"))
         }
-    }
-
-    fn success_message(&self, selector: &ModelSelector, names: &[String]) -> String {
-        let model_count = count_with_noun(names.len(), "model");
-        let mut message = format!("ok, {} ms, {model_count}", self.duration.0);
-        if self.provider.name == "openrouter" {
-            message.push_str("; the list is public, so the key was not checked");
-        }
-        if let Some(default_model) = self.unlisted_default_model(selector, names) {
-            message.push_str(&format!("; the default model `{default_model}` is not in the list"));
-        }
-        message
-    }
-
-    /// Returns the provider's default model if the provider does not list that model.
-    fn unlisted_default_model(&self, selector: &ModelSelector, names: &[String]) -> Option<String> {
-        let name = &self.provider.name;
-        let default_model = selector.default_model(name)?;
-        let model = default_model.strip_prefix(&format!("{name}/"))?.to_owned();
-        // Some providers list dated versions only.
-        let is_listed =
-            names.iter().any(|one| *one == model || one.starts_with(&format!("{model}-2")));
-        (!is_listed && !names.is_empty()).then_some(model)
-    }
-
-    fn table_row(&self, selector: &ModelSelector) -> Vec<TableCell> {
-        let key = self.provider.variable_and_api_key();
-        let key = key.map_or("not needed", |(variable, _)| variable);
-        let tone = match self.provider_health() {
-            ProviderHealth::Healthy => TextTone::Good,
-            ProviderHealth::Unreachable if self.is_optional => TextTone::Dim,
-            ProviderHealth::Unreachable
-            | ProviderHealth::Unexpected
-            | ProviderHealth::KeyRefused => TextTone::Bad,
-        };
-        let message = TableCell::toned(self.result_message(selector), tone);
-        table::row(&[&self.provider.name, &key, &self.provider.base_url, &message])
-    }
-
-    fn to_json(&self, selector: &ModelSelector) -> Value {
-        let failure = self.outcome.as_ref().err();
-        json!({
-            "provider": self.provider.name,
-            "endpoint": self.provider.base_url,
-            "key": self.provider.variable_and_api_key().map(|(variable, _)| variable),
-            "ok": self.outcome.is_ok(),
-            "duration_ms": self.duration.0,
-            "models": self.outcome.as_ref().ok(),
-            "failure": failure.map(|failure| failure.class.as_str()),
-            "message": self.result_message(selector),
-        })
-    }
-}
-
-/// Returns whether the request succeeded but the body is not an API response, such as a login page.
-/// Repeating the request would not help.
-fn is_non_api_response(failure: &Failure) -> bool {
-    let is_success = failure.status.is_some_and(|status| (200..300).contains(&status));
-    is_success && failure.class == FailureClass::Server
-}
-
-/// Returns the exit code for the worst result of all checks.
-fn exit_for_worst_result(reports: &[ProviderCheckResult<'_>]) -> Exit {
-    let required_reports = reports.iter().filter(|report| !report.is_optional);
-    match required_reports.map(ProviderCheckResult::provider_health).max() {
-        None | Some(ProviderHealth::Healthy) => Exit::Done,
-        Some(ProviderHealth::Unreachable) => Exit::Busy,
-        Some(ProviderHealth::Unexpected) => Exit::Usage,
-        Some(ProviderHealth::KeyRefused) => Exit::NotAllowed,
     }
 }

@@ -28,51 +28,27 @@ pub(super) fn run(output: &JsonArgs, selector: &ModelSelector) -> anyhow::Result
         let rows = selector.providers.as_slice().iter().map(provider_row).chain([scripted]);
         table::print_table(&["PROVIDER", "KEY", "API", "ENDPOINT", "TO USE IT"], rows)?;
         output::print_line("")?;
-        let rows = alias_rows(selector, default_choice.as_ref());
+        let (model, reason) = match &default_choice {
+            Some(choice) => (TableCell::new(&choice.name), format_choice_reason(&choice.reason)),
+            None => (TableCell::toned("none", TextTone::NeedsPerson), NO_DEFAULT.to_owned()),
+        };
+        let aliases = selector.aliases.iter().filter(|(name, _)| *name != "default");
+        let aliases = aliases.map(|(name, (model, origin))| table::row(&[name, model, origin]));
+        let rows = std::iter::once(table::row(&[&"default", &model, &reason])).chain(aliases);
         table::print_table(&["NAME", "MODEL", "FROM"], rows)
     })
 }
 
-/// Returns the state of a provider's API key (`set`, `not_set` or `not_needed`), and the name of
-/// the environment variable with the key if it is set.
-fn api_key_state_and_variable(provider: &Provider) -> (&'static str, Option<String>) {
-    match provider.variable_and_api_key() {
-        Some((variable, _)) => ("set", Some(variable.to_owned())),
-        None if provider.needs_api_key() => ("not_set", None),
-        None => ("not_needed", None),
-    }
-}
-
 fn provider_row(provider: &Provider) -> Vec<TableCell> {
-    let (state, variable) = api_key_state_and_variable(provider);
-    let (key, hint) = match (state, variable) {
-        (_, Some(variable)) => (TableCell::toned(variable, TextTone::Good), String::new()),
-        ("not_set", None) => (
-            TableCell::toned("not set", TextTone::Dim),
-            format!("set {}", provider.joined_api_key_variable_names()),
-        ),
-        (_, None) => (TableCell::new("not needed"), String::new()),
+    let (key, hint) = match provider.variable_and_api_key() {
+        Some((variable, _)) => (TableCell::toned(variable, TextTone::Good), String::new()),
+        None if provider.needs_api_key() => {
+            let names = provider.joined_api_key_variable_names();
+            (TableCell::toned("not set", TextTone::Dim), format!("set {names}"))
+        }
+        None => (TableCell::new("not needed"), String::new()),
     };
     table::row(&[&provider.name, &key, &provider.api.as_str(), &provider.base_url, &hint])
-}
-
-/// Returns the table rows of the short names of models, with the default model first.
-fn alias_rows(
-    selector: &ModelSelector,
-    default_choice: Option<&ModelChoice>,
-) -> Vec<Vec<TableCell>> {
-    let default_row = match default_choice {
-        Some(choice) => {
-            table::row(&[&"default", &choice.name, &format_choice_reason(&choice.reason)])
-        }
-        None => {
-            let none = TableCell::toned("none", TextTone::NeedsPerson);
-            table::row(&[&"default", &none, &NO_DEFAULT])
-        }
-    };
-    let other_rows = selector.aliases.iter().filter(|(name, _)| *name != "default");
-    let other_rows = other_rows.map(|(name, (model, origin))| table::row(&[name, model, origin]));
-    std::iter::once(default_row).chain(other_rows).collect()
 }
 
 fn format_choice_reason(reason: &ModelChoiceReason) -> String {
@@ -86,7 +62,12 @@ fn format_choice_reason(reason: &ModelChoiceReason) -> String {
 
 fn model_list_to_json(selector: &ModelSelector, default_choice: Option<&ModelChoice>) -> Value {
     let providers = selector.providers.as_slice().iter().map(|provider| {
-        let (state, variable) = api_key_state_and_variable(provider);
+        let variable = provider.variable_and_api_key().map(|(variable, _)| variable);
+        let state = match (variable, provider.needs_api_key()) {
+            (Some(_), _) => "set",
+            (None, true) => "not_set",
+            (None, false) => "not_needed",
+        };
         json!({
             "name": provider.name,
             "api": provider.api.as_str(),

@@ -24,12 +24,8 @@ pub(crate) struct ModelPricesCommand {
     json: bool,
 }
 
-/// A model to print, and its entry in the price table, if it has one.
-#[derive(Debug)]
-struct PricedModel<'a> {
-    name: String,
-    entry: Option<&'a ModelPriceEntry>,
-}
+/// The name of a model to print, and its entry in the price table, if it has one.
+type PricedModel<'a> = (String, Option<&'a ModelPriceEntry>);
 
 impl ModelPricesCommand {
     pub(crate) fn run(&self, selector: &ModelSelector) -> anyhow::Result<()> {
@@ -61,8 +57,8 @@ impl ModelPricesCommand {
                 "\nUS dollars per million tokens, list prices of {day}; WRITE is for writing to a cache."
             ))?;
             let has_no_price =
-                |model: &&PricedModel<'_>| model.entry.is_none_or(|entry| entry.price.is_none());
-            if let Some(PricedModel { name, .. }) = models.iter().find(has_no_price) {
+                |(_, entry): &&PricedModel<'_>| entry.is_none_or(|entry| entry.price.is_none());
+            if let Some((name, _)) = models.iter().find(has_no_price) {
                 output::print_text(&format!(
                     "Unknown prices can be set in longhaul.toml:
   [prices.\"{name}\"]\n  input = 0.25\n  output = 2.0"
@@ -78,11 +74,8 @@ impl ModelPricesCommand {
         selector: &'a ModelSelector,
     ) -> (Vec<PricedModel<'a>>, Vec<String>) {
         if self.models.is_empty() {
-            let all = selector
-                .prices
-                .model_entries()
-                .map(|entry| PricedModel { name: entry.name.clone(), entry: Some(entry) });
-            return (all.collect(), Vec::new());
+            let all = selector.prices.model_entries();
+            return (all.map(|entry| (entry.name.clone(), Some(entry))).collect(), Vec::new());
         }
         let (mut models, mut unknown) = (Vec::new(), Vec::new());
         for model in &self.models {
@@ -97,7 +90,7 @@ impl ModelPricesCommand {
             match name {
                 Ok(name) => {
                     let entry = selector.prices.find_model_entry_by_name(&name);
-                    models.push(PricedModel { name, entry });
+                    models.push((name, entry));
                 }
                 Err(error) => unknown.push(error),
             }
@@ -106,9 +99,13 @@ impl ModelPricesCommand {
     }
 }
 
-fn price_row(model: &PricedModel<'_>) -> Vec<TableCell> {
-    let count = |count: Option<u64>| count.map_or("?".to_owned(), format_thousands);
-    let entry = model.entry.cloned().unwrap_or_default();
+fn price_row((name, entry): &PricedModel<'_>) -> Vec<TableCell> {
+    let count = |count: Option<u64>| match count {
+        None => "?".to_owned(),
+        Some(count @ 0..1_000) => count.to_string(),
+        Some(count) => format!("{}k", count / 1_000),
+    };
+    let entry = entry.cloned().unwrap_or_default();
     let price =
         |part: fn(Price) -> u64| entry.price.map_or("?".into(), |one| format_usd(part(one)));
     let note = match (entry.price, entry.is_override) {
@@ -117,7 +114,7 @@ fn price_row(model: &PricedModel<'_>) -> Vec<TableCell> {
         (Some(_), false) => TableCell::new(entry.note.as_deref().unwrap_or_default()),
     };
     table::row(&[
-        &model.name,
+        name,
         &price(|price| price.input),
         &price(|price| price.output),
         &price(|price| price.cached),
@@ -128,23 +125,15 @@ fn price_row(model: &PricedModel<'_>) -> Vec<TableCell> {
     ])
 }
 
-/// Formats a number of tokens in thousands.
-fn format_thousands(count: u64) -> String {
-    match count {
-        0..1_000 => count.to_string(),
-        _ => format!("{}k", count / 1_000),
-    }
-}
-
-fn to_json(model: &PricedModel<'_>) -> Value {
-    let entry = model.entry.cloned().unwrap_or_default();
+fn to_json((name, listed): &PricedModel<'_>) -> Value {
+    let entry = listed.cloned().unwrap_or_default();
     let price = entry.price.map(|price| {
         let [input, output, cached, cache_write] =
             [price.input, price.output, price.cached, price.cache_write].map(format_usd);
         json!({ "input": input, "output": output, "cached": cached, "cache_write": cache_write })
     });
     json!({
-        "model": model.name, "listed_as": model.entry.map(|entry| &entry.name), "price": price,
+        "model": name, "listed_as": listed.map(|entry| &entry.name), "price": price,
         "window": entry.window, "max_output": entry.max_output, "set_by_you": entry.is_override,
         "note": entry.note,
     })

@@ -32,39 +32,36 @@ const RECENT_MICROS: i64 = 3_000_000;
 const SCRIPTS_FOLDER: &str = "scripts";
 
 /// Modification times and sizes of files, by path. A time is `None` if it is unknown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FileTimesAndSizes(BTreeMap<PathBuf, (Option<SystemTime>, u64)>);
+pub(crate) type FileTimesAndSizes = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
-impl FileTimesAndSizes {
-    /// Reads the modification times and sizes of the project's agent, chain, skill and script
-    /// files, of `AGENTS.md`, and of the further files that agents name.
-    pub(crate) fn read_times_and_sizes(config: &Config, named_files: &[PathBuf]) -> Self {
-        let root = &config.root;
-        let mut files: Vec<PathBuf> = vec![root.join("AGENTS.md")];
-        files.extend_from_slice(named_files);
-        files.extend(agent_file_paths(root));
-        files.extend(chain_file_paths(root));
-        files.extend(list_folder_entries(&root.join(SCRIPTS_FOLDER)));
-        for folder in skills::SKILL_FOLDERS {
-            let skills = list_folder_entries(&root.join(folder));
-            files.extend(skills.map(|skill| skill.join(skills::SKILL_FILE)));
-        }
-        let entries = files.into_iter().filter_map(|file| {
-            let metadata = fs::metadata(&file).ok()?;
-            Some((file, (metadata.modified().ok(), metadata.len())))
-        });
-        Self(entries.collect())
+/// Reads the modification times and sizes of the project's agent, chain, skill and script files, of
+/// `AGENTS.md`, and of the further files that agents name.
+pub(crate) fn read_times_and_sizes(config: &Config, named_files: &[PathBuf]) -> FileTimesAndSizes {
+    let root = &config.root;
+    let mut files: Vec<PathBuf> = vec![root.join("AGENTS.md")];
+    files.extend_from_slice(named_files);
+    files.extend(agent_file_paths(root));
+    files.extend(chain_file_paths(root));
+    files.extend(list_folder_entries(&root.join(SCRIPTS_FOLDER)));
+    for folder in skills::SKILL_FOLDERS {
+        let skills = list_folder_entries(&root.join(folder));
+        files.extend(skills.map(|skill| skill.join(skills::SKILL_FILE)));
     }
+    let entries = files.into_iter().filter_map(|file| {
+        let metadata = fs::metadata(&file).ok()?;
+        Some((file, (metadata.modified().ok(), metadata.len())))
+    });
+    entries.collect()
+}
 
-    /// Returns whether a file has a timestamp less than `RECENT_MICROS` before or after
-    /// `now_micros`, or an unknown one.
-    fn has_recently_changed_file(&self, now_micros: i64) -> bool {
-        self.0.values().any(|(modified, _)| {
-            let age = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
-            let micros = age.and_then(|since_epoch| i64::try_from(since_epoch.as_micros()).ok());
-            micros.is_none_or(|micros| (now_micros - micros).abs() < RECENT_MICROS)
-        })
-    }
+/// Returns whether a file has a timestamp less than `RECENT_MICROS` before or after `now_micros`,
+/// or an unknown one.
+fn has_recently_changed_file(files: &FileTimesAndSizes, now_micros: i64) -> bool {
+    files.values().any(|(modified, _)| {
+        let age = modified.and_then(|modified| modified.duration_since(UNIX_EPOCH).ok());
+        let micros = age.and_then(|since_epoch| i64::try_from(since_epoch.as_micros()).ok());
+        micros.is_none_or(|micros| (now_micros - micros).abs() < RECENT_MICROS)
+    })
 }
 
 fn list_folder_entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
@@ -78,23 +75,20 @@ fn removed_agent_file_messages<'a>(
     old_agents: &'a LoadedAgents,
     new_agents: &'a LoadedAgents,
 ) -> Vec<String> {
-    let ready = |agents: &'a LoadedAgents| {
-        agents.agents.iter().map(|one| (one.agent.name.as_str(), &one.path))
+    let files = |agents: &'a LoadedAgents| {
+        let ready = agents.agents.iter().map(|one| (one.agent.name.as_str(), &one.path, true));
+        ready.chain(agents.broken.iter().map(|one| (one.name.as_str(), &one.path, false)))
     };
-    let broken =
-        |agents: &'a LoadedAgents| agents.broken.iter().map(|one| (one.name.as_str(), &one.path));
-    let hidden = new_agents.hidden.iter().map(|one| (one.name.as_str(), &one.path));
-    let new_files: Vec<_> = ready(new_agents).chain(broken(new_agents)).chain(hidden).collect();
-    let old_files = ready(old_agents).map(|file| (file, true));
-    let old_files = old_files.chain(broken(old_agents).map(|file| (file, false)));
+    let hidden = new_agents.hidden.iter().map(|one| (one.name.as_str(), &one.path, false));
+    let new_files: Vec<_> = files(new_agents).chain(hidden).collect();
     let mut messages = Vec::new();
-    for ((name, path), was_ready) in old_files {
-        if new_files.iter().any(|(_, file)| *file == path) {
+    for (name, path, was_ready) in files(old_agents) {
+        if new_files.iter().any(|(_, file, _)| *file == path) {
             continue;
         }
         let path = path.display();
-        match new_files.iter().find(|(agent, _)| *agent == name) {
-            Some((_, replacement)) => messages.push(format!(
+        match new_files.iter().find(|(agent, ..)| *agent == name) {
+            Some((_, replacement, _)) => messages.push(format!(
                 "{path} was removed: new runs of `{name}` use {}; existing runs keep the old version",
                 replacement.display()
             )),
@@ -111,19 +105,17 @@ fn describe_chain_changes(old: &LoadedChains, new: &LoadedChains) -> Vec<String>
     let find = |chains: &LoadedChains, name: &str| {
         chains.chains.iter().find(|one| one.name == name).map(|one| one.spec.clone())
     };
-    let mut messages = Vec::new();
-    for LoadedChain { name, spec, .. } in &new.chains {
-        match find(old, name) {
-            None => messages.push(format!("the chain `{name}` was added")),
-            Some(old_spec) if old_spec != *spec => {
-                messages.push(format!("the chain `{name}` has changed: new runs use it"));
-            }
-            Some(_) => {}
-        }
-    }
+    let change = |LoadedChain { name, spec, .. }: &LoadedChain| match find(old, name) {
+        None => Some(format!("the chain `{name}` was added")),
+        Some(old_spec) if old_spec == *spec => None,
+        Some(_) => Some(format!("the chain `{name}` has changed: new runs use it")),
+    };
+    let mut messages: Vec<String> = new.chains.iter().filter_map(change).collect();
     let removed = old.chains.iter().filter(|chain| find(new, &chain.name).is_none());
-    messages
-        .extend(removed.map(|chain| format!("the chain `{}` can't be used any more", chain.name)));
+    messages.extend(
+        removed
+            .map(|chain| format!("the chain `{}` was removed: new runs can't use it", chain.name)),
+    );
     let new_problems = new.problems.iter().filter(|problem| !old.problems.contains(problem));
     messages.extend(new_problems.map(ToString::to_string));
     messages
@@ -182,31 +174,23 @@ impl<'a> ProjectReloader<'a> {
         let services = self.runtime.longhaul.services();
         loop {
             services.clock.sleep(POLL_INTERVAL).await;
-            let now =
-                FileTimesAndSizes::read_times_and_sizes(&self.runtime.config, &self.loaded.files);
-            if now != self.snapshot
-                || now.has_recently_changed_file(services.clock.now().as_micros())
-            {
+            let now = read_times_and_sizes(&self.runtime.config, &self.loaded.files);
+            let now_micros = services.clock.now().as_micros();
+            if now != self.snapshot || has_recently_changed_file(&now, now_micros) {
                 self.snapshot = now;
                 self.reload_agents();
             }
             self.reload_mcp_servers();
-            self.log_changed_settings();
+            let settings = read_settings_file(&self.runtime.config);
+            if settings != self.settings {
+                self.settings = settings;
+                // Anything new that the settings open or send must be trusted first.
+                tracing::warn!(
+                    "{CONFIG_FILE_NAME} has changed; the previous settings stay in effect until this process is \
+                     restarted; anything new that they open or send must be trusted first"
+                );
+            }
         }
-    }
-
-    /// Logs once that the settings file has changed. New settings apply only after a restart,
-    /// because anything new that they open or send must be trusted first.
-    fn log_changed_settings(&mut self) {
-        let now = read_settings_file(&self.runtime.config);
-        if now == self.settings {
-            return;
-        }
-        self.settings = now;
-        tracing::warn!(
-            "{CONFIG_FILE_NAME} has changed; the previous settings stay in effect until this process is \
-             restarted; anything new that they open or send must be trusted first"
-        );
     }
 
     /// Applies a changed `.mcp.json` to new runs if the file is trusted. If the file becomes

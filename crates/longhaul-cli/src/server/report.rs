@@ -51,20 +51,17 @@ impl WorkerHooks for RunLifecycleLogger {
     }
 
     async fn on_run_completed(&self, row: &RunRow) {
-        let (run, agent, turns) = (row.id, &row.agent, row.turns);
-        tracing::info!(%run, %agent, turns, "run completed");
+        tracing::info!(run = %row.id, agent = %row.agent, turns = row.turns, "run completed");
     }
 
     async fn on_run_failed(&self, row: &RunRow) {
-        let (run, agent, turns) = (row.id, &row.agent, row.turns);
-        let code = row.code.as_deref().unwrap_or(row.status.as_str());
-        let status = row.status.as_str();
-        tracing::info!(%run, %agent, turns, code, "run {status}");
+        let (run, agent, status) = (row.id, &row.agent, row.status.as_str());
+        let code = row.code.as_deref().unwrap_or(status);
+        tracing::info!(%run, %agent, turns = row.turns, code, "run {status}");
     }
 
     async fn on_run_idle(&self, row: &RunRow) {
-        let (run, agent) = (row.id, &row.agent);
         let reason = row.reason.as_deref().unwrap_or(row.status.as_str());
-        tracing::info!(%run, %agent, reason, "run idle");
+        tracing::info!(run = %row.id, agent = %row.agent, reason, "run idle");
     }
 }

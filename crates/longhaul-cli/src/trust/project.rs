@@ -8,7 +8,7 @@ use longhaul_project::private_file::PrivateFileError;
 use longhaul_project::trust::TRUST_VAR;
 use longhaul_project::trust::decisions::TrustDecisions;
 use longhaul_project::trust::item::TrustItem;
-use longhaul_project::trust::items::discover_trust_items;
+use longhaul_project::trust::items::discover;
 
 use crate::error::CliError;
 
@@ -25,7 +25,7 @@ impl ProjectTrust {
     pub(crate) fn new(config: &Config, agents: &LoadedAgents) -> Self {
         Self {
             decisions: TrustDecisions::new(config),
-            items: discover_trust_items(config, &McpFile::load(config), agents),
+            items: discover(config, &McpFile::load(config), agents),
         }
     }
 
@@ -45,21 +45,22 @@ pub(crate) fn decision_file_error(error: PrivateFileError) -> anyhow::Error {
     let first_hint = match &error {
         PrivateFileError::NoHome => None,
         PrivateFileError::Io { path, .. } => {
-            let folder = path.parent().unwrap_or(path).display();
-            Some(("check the permissions", format!("ls -ld {folder}")))
+            Some(("check the permissions", "ls -ld", path.parent().unwrap_or(path)))
         }
         PrivateFileError::ForeignOwner { path, .. } => {
-            Some(("check the owner", format!("ls -l {}", path.display())))
+            Some(("check the owner", "ls -l", path.as_path()))
         }
         PrivateFileError::Writable { path, .. } | PrivateFileError::Readable { path, .. } => {
-            Some(("restrict the permissions", format!("chmod 600 {}", path.display())))
+            Some(("restrict the permissions", "chmod 600", path.as_path()))
         }
         PrivateFileError::Content { path, .. } => {
-            Some(("delete it and decide again", format!("rm {}", path.display())))
+            Some(("delete it and decide again", "rm", path.as_path()))
         }
     };
     let failure = match first_hint {
-        Some((label, command)) => failure.with_hint(label, command),
+        Some((label, command, path)) => {
+            failure.with_hint(label, format!("{command} {}", path.display()))
+        }
         None => failure,
     };
     let other_folder_command = "XDG_STATE_HOME=/some/folder longhaul trust";

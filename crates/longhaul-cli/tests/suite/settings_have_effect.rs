@@ -127,7 +127,7 @@ fn observable_settings(config: &Config) -> String {
         config.model_aliases(),
         config.price_table(),
         config.secret_names(),
-        (config.tool_settings("send_message"), config.tool_settings("log_interaction")),
+        (config.text("tools.send_message.deliver"), config.text("tools.log_interaction.file")),
         OutboundTools::new(config, &clock).map(|out| out.client),
     );
     settings.replace(config.root.to_str().unwrap(), "ROOT")
