@@ -128,7 +128,6 @@ impl ListRunsCommand {
         let query = self.build_query(client).await?;
         let mut runs = client.list_runs(query.clone(), count_limit + 1).await?;
         let count = runs.len();
-        runs.truncate(self.run_limit());
         if runs.is_empty() {
             output::eprint_line(match query == RunsQuery::default() {
                 true => NO_RUNS,
@@ -141,6 +140,8 @@ impl ListRunsCommand {
         let is_drivable = |run: &RunBriefView| needs_driver(run.status);
         let has_no_driver =
             runs.iter().any(is_drivable) && !client.has_process_driving_runs().await?;
+        let needs_person = runs.iter().any(run_needs_person);
+        runs.truncate(self.run_limit());
         let rows = runs.iter().map(|run| run_row(run, has_no_driver && is_drivable(run), now));
         table::print_table(&titles, rows)?;
         let mut footer = match (runs.len(), count) {
@@ -150,7 +151,7 @@ impl ListRunsCommand {
             }
             (shown, count) => format!("Runs: {shown} of {count}.  More: longhaul ls --all"),
         };
-        if runs.iter().any(run_needs_person) {
+        if needs_person {
             footer.push_str("   Waiting for you: longhaul gates");
         }
         if has_no_driver {

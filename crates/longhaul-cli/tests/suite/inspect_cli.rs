@@ -241,3 +241,15 @@ fn text_of_a_model_is_escaped_on_the_terminal() {
         assert!(!all.contains('\u{1b}') && !all.contains('\u{202e}'), "{args:?}: {all}");
     }
 }
+
+#[test]
+fn hints_below_the_list_also_count_runs_that_are_not_shown() {
+    let project = Project::new();
+    project.run_until_gate("tidy");
+    project.submit("plain", "bread");
+    project.run(&["run", "plain", "wine"], 0);
+    let output = project.run(&["ls", "--limit", "1"], 0);
+    for hint in ["Runs: 1 of 3.", "Waiting for you: longhaul gates", "No worker is running."] {
+        assert!(output.err.contains(hint), "{output:?}");
+    }
+}
