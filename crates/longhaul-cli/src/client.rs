@@ -3,6 +3,7 @@
 
 pub(crate) mod connect;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -17,9 +18,10 @@ use longhaul_api::operations::{
 };
 use longhaul_api::problem::Problem;
 use longhaul_api::query::{GatesQuery, PagedQuery, RunsQuery};
-use longhaul_api::run::{RunBriefView, RunExplanation, RunView};
+use longhaul_api::run::{RunBriefView, RunView};
 use longhaul_api::steer::{SteerBody, SteerReceipt, SteerView};
 use longhaul_api::task::Task;
+use longhaul_api::transcript::RunExplanation;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::id::{RunId, Seq};
@@ -53,12 +55,14 @@ pub(crate) struct Client {
     api: client::Client,
     /// Engine of the store. `None` means that the client calls a server.
     longhaul: Option<Longhaul>,
+    /// The store of this folder, if the client calls the server that drives it.
+    pub(crate) served_store: Option<PathBuf>,
 }
 
 impl Client {
     /// Creates a client of a server.
-    pub(crate) const fn for_server(api: client::Client) -> Self {
-        Self { api, longhaul: None }
+    pub(crate) const fn for_server(api: client::Client, served_store: Option<PathBuf>) -> Self {
+        Self { api, longhaul: None, served_store }
     }
 
     /// Creates a client of a store that this process has opened.
@@ -67,7 +71,7 @@ impl Client {
         let inboxes = runtime.config.default_agents_by_inbox();
         let api = InProcessApi::new(longhaul.clone(), caller_name(), inboxes);
         let api = client::Client::in_process(Arc::new(StoreApi(api)))?;
-        Ok(Self { api, longhaul: Some(longhaul) })
+        Ok(Self { api, longhaul: Some(longhaul), served_store: None })
     }
 
     /// Returns whether the client calls a server.

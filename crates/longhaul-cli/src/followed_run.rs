@@ -9,6 +9,8 @@ use longhaul_engine::clock::SystemClock;
 use longhaul_run::explain::StateExplanation;
 
 use crate::client::Client;
+use crate::client::connect::wait_until_server_is_gone;
+use crate::error::CliError;
 use crate::event_printer::format_time_of_day;
 use crate::exit::Exit;
 use crate::follow::{FollowEnd, FollowOutput, RunFollowOptions, RunFollower};
@@ -205,6 +207,11 @@ impl FollowedRun<'_> {
             followed = Box::pin(follower.follow()) => followed,
             error = driver_error => Err(error),
             () = timeout_elapsed => Ok(FollowEnd::Detached(Exit::TimedOut)),
+            () = wait_until_server_is_gone(self.client.served_store.as_deref()) => {
+                let message = "the server that drove the run is gone; the run is saved";
+                let error = CliError::usage_error(message).with_exit_code(Exit::Busy);
+                Err(error.with_hint("continue it", format!("longhaul watch {}", self.run)).into())
+            }
         }
     }
 

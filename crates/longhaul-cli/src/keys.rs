@@ -140,7 +140,8 @@ fn print_browser_link() -> anyhow::Result<()> {
             "longhaul serve",
         );
     };
-    let link = runtime::block_on(Client::for_server(server.client).send(CREATE_TICKET.at(())))?;
+    let link =
+        runtime::block_on(Client::for_server(server.client, None).send(CREATE_TICKET.at(())))?;
     output::print_line(&link.url)?;
     output::eprint_line("Open the link in a browser; it works once, within 10 minutes.");
     Ok(())

@@ -137,7 +137,7 @@ pub(crate) fn prepare_task(
     server: Option<&ServerConnection>,
     process_env: &ProcessEnv,
 ) -> anyhow::Result<PreparedTask> {
-    if server.is_some_and(|server| server.is_named) {
+    if server.is_some_and(|server| server.store_file.is_none()) {
         let task = args.build_task()?;
         return Ok(PreparedTask { task, models: Vec::new(), notes: Vec::new(), agents: None });
     }

@@ -4,11 +4,13 @@
 //! Invariants: a server named in `LONGHAUL_URL` is never replaced by another one, a key is sent
 //! only to the server it belongs to, and no store is created only to be read.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use longhaul::project::open_runtime;
 use longhaul_api::client::{self, Url, is_server_alive};
 use longhaul_core::net;
+use longhaul_core::time::{Clock as _, Millis};
+use longhaul_engine::clock::SystemClock;
 use longhaul_engine::secret::Secret;
 use longhaul_project::assemble::sqlite_store_path;
 use longhaul_project::config::process_env::ProcessEnv;
@@ -28,14 +30,20 @@ const URL_VAR: &str = "LONGHAUL_URL";
 /// Environment variable that holds the API key for the server.
 const KEY_VAR: &str = "LONGHAUL_KEY";
 
+/// Time that a stopped server gets to start again before a command stops waiting for it.
+const SERVER_RESTART_TIME: Millis = Millis::from_secs(5);
+
+/// Interval between checks whether a server still drives the store.
+const SERVER_CHECK_INTERVAL: Millis = Millis::from_secs(1);
+
 /// A connection to a server, and how the server was found.
 #[derive(Debug)]
 pub(crate) struct ServerConnection {
     /// HTTP client for the API of the server.
     pub(crate) client: client::Client,
-    /// True if `LONGHAUL_URL` names the server. Such a server may have other agents than this
-    /// folder.
-    pub(crate) is_named: bool,
+    /// The store of this folder, which the server drives. `None` means that `LONGHAUL_URL` names the
+    /// server, which may have other agents than this folder.
+    pub(crate) store_file: Option<PathBuf>,
 }
 
 /// Calls `act` with a client of the server or of the existing store. Fails if there is neither.
@@ -69,7 +77,7 @@ pub(crate) fn connect_or_open_store(server: Option<ServerConnection>) -> anyhow:
 /// Connects to `server` or, if it is `None`, opens the existing store, if there is one.
 fn try_connect_or_open_store(server: Option<ServerConnection>) -> anyhow::Result<Option<Client>> {
     if let Some(server) = server {
-        return Ok(Some(Client::for_server(server.client)));
+        return Ok(Some(Client::for_server(server.client, server.store_file)));
     }
     let runtime = store_access::open_existing_store_as_observer()?;
     runtime.map(|runtime| Client::for_store(&runtime)).transpose()
@@ -78,7 +86,7 @@ fn try_connect_or_open_store(server: Option<ServerConnection>) -> anyhow::Result
 /// Connects to `server` or, if it is `None`, opens the store and creates it if necessary.
 pub(crate) fn connect_or_create_store(server: Option<ServerConnection>) -> anyhow::Result<Client> {
     match server {
-        Some(server) => Ok(Client::for_server(server.client)),
+        Some(server) => Ok(Client::for_server(server.client, server.store_file)),
         None => {
             let config = load_config(&current_process_env()?)?;
             let options = store_access::store_open_options(OpenMode::Outsider);
@@ -118,7 +126,7 @@ fn connect_to_configured_server(
             "warning: the key is sent to {host} without TLS and can be read on the way; use https://"
         ));
     }
-    Ok(ServerConnection { client: build_api_client(url, key.as_ref())?, is_named: true })
+    Ok(ServerConnection { client: build_api_client(url, key.as_ref())?, store_file: None })
 }
 
 fn build_api_client(url: Url, key: Option<&Secret>) -> anyhow::Result<client::Client> {
@@ -129,13 +137,36 @@ fn build_api_client(url: Url, key: Option<&Secret>) -> anyhow::Result<client::Cl
 fn find_local_server(process_env: &ProcessEnv) -> anyhow::Result<Option<ServerConnection>> {
     // Errors in the settings or the store are reported when the store is opened.
     let config = load_config_quietly(process_env).ok();
-    let url = config.as_ref().and_then(|config| local_server_url(&sqlite_store_path(config).ok()?));
-    let Some(url) = url else { return Ok(None) };
+    let store_file = config.as_ref().and_then(|config| sqlite_store_path(config).ok());
+    let Some(store_file) = store_file else { return Ok(None) };
+    let Some(url) = local_server_url(&store_file) else { return Ok(None) };
     if !runtime::block_on(async { Ok(is_server_alive(&url).await) })? {
         return Ok(None);
     }
     let key = select_api_key(process_env, &url, config.as_ref())?;
-    Ok(Some(ServerConnection { client: build_api_client(url, key.as_ref())?, is_named: false }))
+    let client = build_api_client(url, key.as_ref())?;
+    Ok(Some(ServerConnection { client, store_file: Some(store_file) }))
+}
+
+/// Waits until the server that drives this store has not done so for `SERVER_RESTART_TIME`, or drives
+/// it at another address. Without a store waits forever: another server may come back at any time.
+pub(crate) async fn wait_until_server_is_gone(store_file: Option<&Path>) {
+    let Some(store_file) = store_file else {
+        return std::future::pending().await;
+    };
+    let first_url = local_server_url(store_file);
+    let mut gone_since = None;
+    loop {
+        let now = SystemClock.monotonic_time();
+        gone_since = match first_url.is_some() && local_server_url(store_file) == first_url {
+            true => None,
+            false => gone_since.or(Some(now)),
+        };
+        if gone_since.is_some_and(|since| now.minus(since) >= SERVER_RESTART_TIME) {
+            return;
+        }
+        SystemClock.sleep(SERVER_CHECK_INTERVAL).await;
+    }
 }
 
 /// Returns the URL of the server that drives this store, from the server's marker file. A crashed

@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 use serde_json::json;
 
 use super::project::{Project, has_status};
+use super::server_harness::TestServer;
 
 #[test]
 fn a_command_drives_only_its_own_run() {
@@ -113,4 +114,19 @@ fn a_command_whose_run_waits_lets_a_worker_drive_the_store() {
         project.run(&["approve", "@last", "--yes"], 0);
         assert_eq!(waiting_command.wait().unwrap().code(), Some(0), "{args:?}");
     }
+}
+
+#[test]
+fn a_command_ends_when_the_server_of_its_run_is_gone() {
+    let project = Project::new();
+    let server = TestServer::start(&project);
+    let mut command = project.command(&["run", "steady", "milk"]);
+    let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("turn 1")));
+    server.kill();
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(rest.iter().any(|line| line.contains("longhaul watch run_")), "{rest:?}");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+    project.run(&["cancel", "@last"], 0);
 }
