@@ -284,8 +284,12 @@ pub async fn resume(services: &SimServices, run: RunId) -> Result<(), SimError> 
         turns: Some(1_000),
         active: None,
     };
-    send_command(services, run, RunCommand::Resume { by: "anna".into(), raise: Some(raise) })
-        .await?;
+    send_command(
+        services,
+        run,
+        RunCommand::Resume { by: "anna".into(), raise: Some(raise), raises_tree: false },
+    )
+    .await?;
     Ok(())
 }
 

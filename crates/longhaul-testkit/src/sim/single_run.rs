@@ -252,6 +252,7 @@ impl SingleRun {
         self.apply_input(RunInput::Command(RunCommand::Resume {
             by: "anna".into(),
             raise: Some(raise),
+            raises_tree: false,
         }))
     }
 }
