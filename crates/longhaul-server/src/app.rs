@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use axum::http::StatusCode;
 use longhaul_core::raw::Hash;
@@ -35,7 +35,9 @@ pub(crate) struct AppState {
     pub(crate) local_key: Hash,
     /// Address at which the server listens.
     pub(crate) address: SocketAddr,
-    pub(crate) rates: RateLimits,
+    /// Made on first use: the clock of the limits is calibrated for several milliseconds, and a caller
+    /// in this process has no limits.
+    rates: OnceLock<RateLimits>,
     streams: Mutex<HashMap<String, u32>>,
     /// Cancelled when the shutdown begins.
     pub(crate) stopping: CancellationToken,
@@ -56,7 +58,7 @@ pub(crate) struct AppState {
 impl AppState {
     fn new(longhaul: Longhaul, options: ServerOptions, listen_address: SocketAddr) -> Self {
         Self {
-            rates: RateLimits::new(options.rate),
+            rates: OnceLock::new(),
             local_key: options.local_key.hash(),
             longhaul,
             options,
@@ -71,12 +73,20 @@ impl AppState {
             in_process: false,
         }
     }
+
+    /// Returns the rate limits of the callers.
+    pub(crate) fn rates(&self) -> &RateLimits {
+        self.rates.get_or_init(|| RateLimits::new(self.options.rate))
+    }
 }
 
 impl App {
     /// Creates the shared state of a server that listens on `listen_address`.
     pub fn new(longhaul: Longhaul, options: ServerOptions, listen_address: SocketAddr) -> Self {
-        Self { state: Arc::new(AppState::new(longhaul, options, listen_address)) }
+        let state = AppState::new(longhaul, options, listen_address);
+        // The first request does not wait for the calibration.
+        state.rates();
+        Self { state: Arc::new(state) }
     }
 
     /// Creates the state for a caller in this process. Nothing listens and no key is valid.

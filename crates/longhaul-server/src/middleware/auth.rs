@@ -102,9 +102,9 @@ async fn limit_public_request_rate(
 ) -> Result<bool, Problem> {
     let address = peer.map(|peer| peer.0.ip());
     let rate_check =
-        address.map_or(Ok(()), |address| app.state.rates.check_anonymous_rate(address));
+        address.map_or(Ok(()), |address| app.state.rates().check_anonymous_rate(address));
     if rate_check.is_err()
-        && !address.is_some_and(|address| app.state.rates.may_look_up_credential(address))
+        && !address.is_some_and(|address| app.state.rates().may_look_up_credential(address))
     {
         return rate_check.map(|()| false);
     }
@@ -116,7 +116,7 @@ async fn limit_public_request_rate(
         None => find_caller(app, None, headers).await?.map(|(_, caller)| caller.principal.name),
     };
     match name {
-        Some(name) => app.state.rates.check_api_key_rate(&name).map(|()| true),
+        Some(name) => app.state.rates().check_api_key_rate(&name).map(|()| true),
         None => rate_check.map(|()| false),
     }
 }
@@ -135,7 +135,7 @@ async fn authenticate_request(
 ) -> Result<(Credential, CallerIdentity), Problem> {
     let Some((credential, mut identity)) = find_caller(app, peer, headers).await? else {
         if let Some(peer) = peer {
-            app.state.rates.check_anonymous_rate(peer.0.ip())?;
+            app.state.rates().check_anonymous_rate(peer.0.ip())?;
         }
         let message = "a valid key is required";
         return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", message).with_hint(
@@ -153,7 +153,7 @@ async fn authenticate_request(
         // A browser session acts only for its own user, so the header is ignored.
         (Credential::Session(_) | Credential::InProcess, ApiKeyRef::Local) => {}
         (Credential::Loopback, _) | (_, ApiKeyRef::Key(_)) => {
-            app.state.rates.check_api_key_rate(&identity.principal.name)?;
+            app.state.rates().check_api_key_rate(&identity.principal.name)?;
         }
     }
     Ok((credential, identity))

@@ -41,7 +41,7 @@ pub(crate) async fn assign_id(State(app): State<App>, request: Request, next: Ne
     let caller = caller.map_or_else(|| ANONYMOUS.to_owned(), |caller| caller.0.clone());
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         let (status, code) = (problem.status.as_u16(), problem.code);
-        if caller != ANONYMOUS || app.state.rates.may_log_anonymous_request() {
+        if caller != ANONYMOUS || app.state.rates().may_log_anonymous_request() {
             tracing::info!(run, %method, route, status, code, caller, request_id = id, "request rejected");
         }
         if let Some(error) = problem.error.as_ref().filter(|_| code == "internal") {
