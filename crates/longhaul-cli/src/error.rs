@@ -125,7 +125,7 @@ pub(crate) fn exit_for_error(error: &anyhow::Error) -> Exit {
     cli_error.map_or(Exit::Usage, |cli_error| cli_error.exit)
 }
 
-/// Replaces a placeholder such as `RUN` with an id in the commands of the hints of an error.
+/// Replaces a placeholder such as `RUN` with an id in the commands that an error suggests.
 pub(crate) fn fill_hint<T, E: Into<anyhow::Error>>(
     result: Result<T, E>,
     placeholder: &str,

@@ -148,8 +148,8 @@ fn find_local_server(process_env: &ProcessEnv) -> anyhow::Result<Option<ServerCo
     Ok(Some(ServerConnection { client, store_file: Some(store_file) }))
 }
 
-/// Waits until the server that drives this store has not done so for `SERVER_RESTART_TIME`, or drives
-/// it at another address. Without a store waits forever: another server may come back at any time.
+/// Waits until the server that drives this store has been gone, or at another address, for
+/// `SERVER_RESTART_TIME`. Without a store it waits forever: that server may return at any time.
 pub(crate) async fn wait_until_server_is_gone(store_file: Option<&Path>) {
     let Some(store_file) = store_file else {
         return std::future::pending().await;
