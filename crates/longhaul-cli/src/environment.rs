@@ -95,10 +95,15 @@ pub(crate) fn load_agents(config: &Config) -> anyhow::Result<LoadedAgents> {
 /// Loads the configuration and prints notes about it to stderr.
 pub(crate) fn load_config(process_env: &ProcessEnv) -> anyhow::Result<Config> {
     let config = load_config_quietly(process_env)?;
+    print_notes(&config);
+    Ok(config)
+}
+
+/// Prints the notes about the configuration to stderr.
+pub(crate) fn print_notes(config: &Config) {
     for note in &config.notes {
         output::eprint_line(&format!("note: {note}"));
     }
-    Ok(config)
 }
 
 /// Loads the configuration without printing notes about it.

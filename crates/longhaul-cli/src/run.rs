@@ -144,23 +144,21 @@ impl RunTaskCommand {
             task_args.model = Some(model);
         }
         let mut prepared = prepare_task(&task_args, server.as_ref(), &process_env)?;
-        let agents = prepared.agents.take();
+        let mut project = prepared.project.take().filter(|_| server.is_none());
         let task = prepared.print_notes_and_take_task(self.follow.quiet);
         let options = self.follow_options();
-        if let (None, Some(agents)) = (&server, &agents) {
+        if let Some((config, agents)) = &project {
             let unattended = options.silent || options.stop_at_person;
-            let config = environment::load_config_quietly(&process_env)?;
             // A chain may need what any of its agents needs. A refusal is not an error here: the
             // run itself waits for trust and says so.
             let agent = Some(self.task.agent_name()).filter(|name| !name.is_empty());
-            _ = confirm::ask_for_trust_before_run((&config, agents), agent, unattended)?;
+            _ = confirm::ask_for_trust_before_run((config, agents), agent, unattended)?;
         }
         let (mut recording, mut opened_store) = (None, None);
         if record.is_some() {
             recording = Some(self.record_replay.open_store_for_recording(&process_env)?);
-        } else if server.is_none() {
-            let silent = options.silent;
-            opened_store = Some(open_store_as_driver_or_observer(&process_env, agents, silent)?);
+        } else if let Some((config, agents)) = project.take() {
+            opened_store = Some(open_store_as_driver_or_observer(config, agents, options.silent)?);
         }
         let recording_runtime = recording.as_ref().map(|recording| &recording.runtime);
         let local_runtime = recording_runtime.or(opened_store.as_ref());

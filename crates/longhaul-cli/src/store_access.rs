@@ -10,7 +10,7 @@ use longhaul::project::{ProjectOpenOptions, ProjectRuntime, open_runtime};
 use longhaul_core::port::store::StoreError;
 use longhaul_project::agents::loaded_agents::LoadedAgents;
 use longhaul_project::assemble::sqlite_store_path;
-use longhaul_project::config::process_env::ProcessEnv;
+use longhaul_project::config::settings::Config;
 use longhaul_store::OpenMode;
 use longhaul_store::options::FatalHook;
 
@@ -41,14 +41,18 @@ pub(crate) fn open_existing_store_as_observer() -> anyhow::Result<Option<Project
 }
 
 /// Opens the store of a project with its loaded agents to drive its runs, or only to inspect them
-/// if another process drives the store; then a note says which one, unless `silent`.
+/// if another process drives the store; then a note says which one, unless `silent`. Prints the
+/// notes about the settings.
 pub(crate) fn open_store_as_driver_or_observer(
-    process_env: &ProcessEnv,
-    loaded_agents: Option<LoadedAgents>,
+    config: Config,
+    loaded_agents: LoadedAgents,
     silent: bool,
 ) -> anyhow::Result<ProjectRuntime> {
-    let config = environment::load_config(process_env)?;
-    let options = ProjectOpenOptions { loaded_agents, ..store_open_options(OpenMode::Driver) };
+    environment::print_notes(&config);
+    let options = ProjectOpenOptions {
+        loaded_agents: Some(loaded_agents),
+        ..store_open_options(OpenMode::Driver)
+    };
     match open_runtime(config.clone(), options) {
         Err(Error::Store(StoreError::AlreadyDriven { holder, .. })) => {
             let runtime = open_runtime(config, store_open_options(OpenMode::Outsider))?;

@@ -76,8 +76,8 @@ pub(crate) struct PreparedTask {
     models: Vec<String>,
     /// Notes to print before the task is submitted.
     notes: Vec<String>,
-    /// Agents of the project. `None` if `LONGHAUL_URL` names a server, which has its own agents.
-    pub(crate) agents: Option<LoadedAgents>,
+    /// Settings and agents of the project. `None` if `LONGHAUL_URL` names a server, which has its own.
+    pub(crate) project: Option<(Config, LoadedAgents)>,
 }
 
 impl PreparedTask {
@@ -139,7 +139,7 @@ pub(crate) fn prepare_task(
 ) -> anyhow::Result<PreparedTask> {
     if server.is_some_and(|server| server.store_file.is_none()) {
         let task = args.build_task()?;
-        return Ok(PreparedTask { task, models: Vec::new(), notes: Vec::new(), agents: None });
+        return Ok(PreparedTask { task, models: Vec::new(), notes: Vec::new(), project: None });
     }
     let config = environment::load_config_quietly(process_env)?;
     let loaded = environment::load_agents(&config)?;
@@ -181,7 +181,7 @@ pub(crate) fn prepare_task(
     }));
     notes.extend(price_warning);
     notes.extend(secrets::unredactable_secret_warnings(&config));
-    Ok(PreparedTask { task, models: requested_models, notes, agents: Some(loaded) })
+    Ok(PreparedTask { task, models: requested_models, notes, project: Some((config, loaded)) })
 }
 
 /// Returns the full names of the models that the run of an agent calls, as far as they are known.

@@ -68,8 +68,7 @@ impl WatchRunCommand {
             let agents = environment::load_agents(&config)?;
             let agent = Some(newest.agent.as_str());
             _ = confirm::ask_for_trust_before_run((&config, &agents), agent, unattended)?;
-            let (agents, silent) = (Some(agents), options.silent);
-            opened_store = Some(open_store_as_driver_or_observer(&process_env, agents, silent)?);
+            opened_store = Some(open_store_as_driver_or_observer(config, agents, options.silent)?);
         }
         let local_runtime = opened_store.as_ref();
         let client: Client = match local_runtime {

@@ -31,6 +31,10 @@ pub fn find_template_error(
     source: &str,
     allowed_variables: Option<&[&str]>,
 ) -> Option<TemplateError> {
+    // Most prompts are plain text, and all agents are checked whenever a command starts.
+    if !["{{", "{%", "{#"].iter().any(|tag| source.contains(tag)) {
+        return None;
+    }
     if let Some((at, keyword)) = find_tag_that_loads_template(source) {
         return Some(TemplateError {
             position: Position::from_offset(source, at),

@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use longhaul_core::suggest;
 
 use crate::config::env::Env;
 use crate::config::error::{ConfigError, SettingError};
 use crate::config::process_env::{CONFIG_FILE_NAME, ProcessEnv};
-use crate::config::schema::{self, SECRETS_KEY, SETTING_KEYS, SettingPathKind, TRUST_FOLDERS_KEY};
+use crate::config::schema::{
+    self, SECRETS_KEY, SETTING_KEYS, SettingKey, SettingPathKind, TRUST_FOLDERS_KEY,
+};
 use crate::config::settings::Config;
 use crate::config::value::{Setting, SettingOrigin, SettingValue};
 use crate::config::value_kind::SettingValueKind;
@@ -110,6 +113,15 @@ fn other_owner_error(env: &ProcessEnv, root: &Path, loader: &ConfigLoader) -> Op
     })
 }
 
+/// The settings that have a default, parsed once: a command loads its settings several times.
+static DEFAULTS: LazyLock<Vec<(&str, Result<SettingValue, String>)>> = LazyLock::new(|| {
+    let parse = |key: &SettingKey| {
+        let value = toml::parse_toml_value(key.default?).map_err(|error| error.message);
+        Some((key.path, value.and_then(|node| key.kind.parse_node(&node))))
+    };
+    SETTING_KEYS.iter().filter_map(parse).collect()
+});
+
 #[derive(Default)]
 struct ConfigLoader {
     settings: BTreeMap<String, Setting>,
@@ -118,11 +130,8 @@ struct ConfigLoader {
 
 impl ConfigLoader {
     fn add_default_settings(&mut self) {
-        for key in SETTING_KEYS {
-            let Some(text) = key.default else { continue };
-            let value = toml::parse_toml_value(text).map_err(|error| error.message);
-            let value = value.and_then(|node| key.kind.parse_node(&node));
-            self.add_setting_or_error(key.path, SettingOrigin::Default, value);
+        for (path, value) in DEFAULTS.iter() {
+            self.add_setting_or_error(path, SettingOrigin::Default, value.clone());
         }
     }
 
