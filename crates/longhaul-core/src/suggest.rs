@@ -5,6 +5,10 @@
 /// Minimum similarity of a suggestion, from 0 to 1.
 const SIMILARITY_MIN: f64 = 0.75;
 
+/// Maximum number of bytes of an unknown name that is compared: the time of a comparison grows with
+/// the square of the length. No known name is longer.
+const NAME_BYTES_MAX: usize = 256;
+
 /// Similarity of names that differ by one character, or by two swapped characters.
 const ONE_TYPO_SIMILARITY: f64 = 0.85;
 
@@ -43,6 +47,9 @@ pub fn rank_names_by_similarity<'a>(
 /// Returns the similarity of two names, from 0 to 1. Names that differ by a single typo count as
 /// similar even if they are short.
 fn similarity(input: &str, name: &str) -> f64 {
+    if input.len() > NAME_BYTES_MAX {
+        return 0.0;
+    }
     let is_typo = name.len() >= 3 && strsim::osa_distance(input, name) == 1;
     let typo_score = if is_typo { ONE_TYPO_SIMILARITY } else { 0.0 };
     strsim::jaro_winkler(input, name).max(typo_score)

@@ -339,6 +339,33 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_that_a_timer_ends_has_an_end_time() {
+        let time = Timestamp::from_micros(1);
+        let outage = OutageWait { since: time, until: time, class: FailureClass::Overloaded };
+        let cap = SpendCapWait {
+            cap: "week".into(),
+            subject: String::new(),
+            until: time,
+            shortage: None,
+        };
+        let waits = [
+            WaitReason::Timer(time),
+            WaitReason::Tool(time),
+            WaitReason::RateLimit(time),
+            WaitReason::Retry(time),
+            WaitReason::Outage(outage),
+            WaitReason::Cap(cap),
+            WaitReason::Message(time),
+        ];
+        let kinds = WaitKind::ALL.iter().copied();
+        let ended_by_timer = kinds.filter(|kind| matches!(kind.row().waker, Waker::Timer));
+        assert!(ended_by_timer.eq(waits.iter().map(WaitReason::kind)));
+        for wait in waits {
+            assert_eq!(wait.end_time(), Some(time), "{wait:?}");
+        }
+    }
+
+    #[test]
     fn facts_are_inserted_into_the_texts_of_a_wait() {
         let wait = WaitReason::Timer(Timestamp::from_micros(0));
         let event = wait.fill_in(wait.row().event, |_| None);

@@ -128,9 +128,6 @@ fn body_syntax_problem(text: &str, error: &JsonError) -> Problem {
     }
 }
 
-/// Maximum number of characters of the message about a body with a wrong type.
-const DETAIL_CHARS_MAX: usize = 500;
-
 /// Returns the error response for a body that is valid JSON but does not match the expected type.
 fn body_type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
     let error_text = error.to_string();
@@ -139,8 +136,7 @@ fn body_type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
         "." => error_text.clone(),
         json_path => format!("the field `{json_path}` is invalid: {error_text}"),
     };
-    // It repeats an unknown name or variant, whatever its length.
-    let problem = Problem::unprocessable(detail.chars().take(DETAIL_CHARS_MAX).collect::<String>());
+    let problem = Problem::unprocessable(detail);
     match suggest_name_for_parse_error(&error_text) {
         Some(hint) => problem.with_hint(hint),
         None => problem.with_hint(BODY_HINT),
@@ -149,12 +145,14 @@ fn body_type_problem(json_path: &str, error: &serde_json::Error) -> Problem {
 
 /// Returns the text of an error without the position at its end. The path says where the error is;
 /// the position may be that in the text of a nested value, which the caller does not know.
-fn without_position(error_text: &str) -> &str {
+fn without_position(mut error_text: &str) -> &str {
     let is_position = |end: &str| end.chars().all(|c| c.is_ascii_digit() || " column".contains(c));
-    match error_text.rsplit_once(" at line ") {
-        Some((text, end)) if is_position(end) => without_position(text),
-        Some(_) | None => error_text,
+    while let Some((text, end)) = error_text.rsplit_once(" at line ")
+        && is_position(end)
+    {
+        error_text = text;
     }
+    error_text
 }
 
 /// Replaces the names of Rust types in the text of a parse error by the names of JSON types.
@@ -261,8 +259,9 @@ mod tests {
         assert!(problem.1.contains("more than 1000 characters"), "{problem:?}");
         let invalid = long.replace('}', "");
         assert_eq!(parse(invalid.as_bytes()).unwrap_err().0, "invalid_json");
-        let unknown = format!(r#"{{"agent": "a", "{}": 1}}"#, "x".repeat(5_000));
-        assert!(parse(unknown.as_bytes()).unwrap_err().1.len() < 600);
+        let unknown = format!(r#"{{"agent": "a", "{}": 1}}"#, "x".repeat(1 << 20));
+        let problem = parse_body::<longhaul_api::task::Task>(unknown.as_bytes()).unwrap_err();
+        assert!(problem.to_api_problem("").detail.len() < 10_000);
         let nested = format!("{}{}", "[".repeat(65), "]".repeat(65));
         assert_eq!(parse(nested.as_bytes()).unwrap_err().0, "too_deep");
     }

@@ -9,6 +9,9 @@ use axum::response::{IntoResponse, Response};
 use longhaul_api::problem;
 use longhaul_engine::Error;
 
+/// Maximum number of characters of a message. Messages repeat unknown names of the request.
+const DETAIL_CHARS_MAX: usize = 8_000;
+
 /// An error response, before the id of its request is known.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
@@ -92,7 +95,10 @@ impl Problem {
             kind: format!("urn:longhaul:problem:{}", self.code),
             title: self.status.canonical_reason().unwrap_or("Problem").to_owned(),
             status: self.status.as_u16(),
-            detail: self.detail.clone(),
+            detail: match self.detail.char_indices().nth(DETAIL_CHARS_MAX) {
+                Some((end, _)) => format!("{}...", &self.detail[..end]),
+                None => self.detail.clone(),
+            },
             code: self.code.to_owned(),
             hint: match self.hint.as_str() {
                 "" => default_hint(self.status).to_owned(),

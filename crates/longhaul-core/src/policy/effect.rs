@@ -31,7 +31,8 @@ impl EffectClass {
     }
 }
 
-/// What happens with a call in doubt, i.e. one that was started but has no recorded outcome.
+/// What happens with a call in doubt, i.e. one that was started but has no recorded outcome. In the
+/// order from the mildest to the strictest policy: of several matching rules the greatest applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InDoubtPolicy {

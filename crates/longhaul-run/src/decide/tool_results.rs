@@ -124,6 +124,8 @@ pub(super) fn record_tool_verification(
     let call = verification.call;
     let tracked = decision.control.call(call).ok_or(Rejection::CallNotRunning(call))?;
     let is_in_doubt = matches!(tracked.state, ToolCallState::InDoubt { .. });
+    // A result that has arrived in the meantime takes precedence over the verification. A run that
+    // is being cancelled needs neither.
     if is_in_doubt && decision.control.stop.cancel.is_none() {
         decision.record_event(Event::ToolVerified(verification))?;
         decision.add_blob_changes(blobs);

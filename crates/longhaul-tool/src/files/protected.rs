@@ -151,6 +151,7 @@ fn is_secret_file(folder: &str, name: &str) -> bool {
 fn is_private_key_file(name: &str) -> bool {
     let is_public = name.ends_with(".pub");
     let is_identifier_char = |c: char| c.is_alphanumeric() || c == '_';
+    // `id_rsa.old` and `id_rsa-2` are keys, `id_rsasomething` is not.
     let mut key_suffixes = KEY_NAMES.iter().filter_map(|key| name.strip_prefix(key));
     let is_key_name = key_suffixes.any(|rest| !rest.starts_with(is_identifier_char));
     !is_public && (is_key_name || KEY_ENDS.iter().any(|end| name.ends_with(end)))
