@@ -236,7 +236,9 @@ impl FailedAttemptCounter {
         let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (script.into(), request);
         if failed.len() >= COUNTED_REQUESTS_MAX && !failed.contains_key(&key) {
-            failed.clear();
+            // Any entry: a request is rarely repeated after so many others.
+            let forgotten = failed.keys().next().cloned();
+            forgotten.and_then(|key| failed.remove(&key));
         }
         let count = failed.entry(key).or_default();
         let attempt = count.saturating_add(1);

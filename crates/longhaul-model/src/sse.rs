@@ -130,7 +130,9 @@ fn into_http_error(error: Error) -> HttpError {
     match error {
         Error::Body(inner) => match inner.downcast::<HttpError>() {
             Ok(http_error) => *http_error,
-            Err(other) => HttpError::new(FailureClass::Network, other.to_string()),
+            Err(other) => {
+                HttpError::new(FailureClass::Network, format!("the connection was lost: {other}"))
+            }
         },
         Error::Utf8Parse(_) | Error::UnknownField | _ => {
             HttpError::new(FailureClass::Server, "the stream is not UTF-8")

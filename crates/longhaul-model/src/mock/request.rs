@@ -35,6 +35,18 @@ impl ParsedRequest {
     }
 }
 
+/// Checks the type of a value.
+type TypeCheck = fn(&Value) -> bool;
+
+/// Fields of any API that must have a type if they are present, with a description of the type.
+const FIELD_TYPES: [(&str, TypeCheck, &str); 5] = [
+    ("model", Value::is_string, "a string"),
+    ("stream", Value::is_boolean, "true or false"),
+    ("max_tokens", Value::is_u64, "a whole number, 0 or more"),
+    ("messages", Value::is_array, "a list"),
+    ("previous_response_id", Value::is_string, "a string"),
+];
+
 /// Parses a request body in the format of the given API.
 pub(crate) fn parse_request(api: ApiKind, body: &[u8]) -> Result<ParsedRequest, ApiError> {
     let text = std::str::from_utf8(body)
@@ -50,6 +62,11 @@ pub(crate) fn parse_request(api: ApiKind, body: &[u8]) -> Result<ParsedRequest, 
     })?;
     let body = Value::Object(fields);
     let missing = |field| ApiError::missing_field(api, field);
+    for (field, is_valid, expected) in FIELD_TYPES {
+        if !body[field].is_null() && !is_valid(&body[field]) {
+            return Err(ApiError::invalid_field(field, format!("{field}: expected {expected}")));
+        }
+    }
     let model = body["model"].as_str().ok_or_else(|| missing("model"))?.to_owned();
     let mut conversation =
         Conversation { api, messages: Vec::new(), assistant_messages: 0, system: String::new() };
@@ -156,7 +173,11 @@ impl Conversation {
             (_, "user") => self.add_user_parts(content)?,
             (ApiKind::Chat, "tool" | "function") => self.add_tool_result(content),
             (_, "assistant") => {
-                let calls = message["tool_calls"].as_array().into_iter().flatten();
+                let calls = &message["tool_calls"];
+                if !calls.is_null() && !calls.is_array() {
+                    return Err(format!("{path}.tool_calls: expected a list"));
+                }
+                let calls = calls.as_array().into_iter().flatten();
                 let calls = calls.map(|call| &call["function"]);
                 let calls = calls.map(|call| tool_call_block(&call["name"], &call["arguments"]));
                 self.add_assistant_blocks(content.iter().filter_map(to_block).chain(calls));
@@ -225,7 +246,8 @@ fn content_parts<'a>(content: &'a Value, field_path: &str) -> Result<&'a [Value]
     match content {
         Value::Null => Ok(&[]),
         Value::String(_) => Ok(std::slice::from_ref(content)),
-        Value::Array(parts) => Ok(parts),
+        Value::Array(parts) if parts.iter().all(Value::is_object) => Ok(parts),
+        Value::Array(_) => Err(format!("{field_path}: expected a list of objects")),
         Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
             Err(format!("{field_path}: expected a string or a list of parts"))
         }

@@ -63,7 +63,8 @@ impl TemplateRenderer {
         if !contains_template(source) {
             return Ok(source.to_owned());
         }
-        let (syntax, used) = (self.0.syntax().clone(), values.to_template_context());
+        let used = values.to_template_context(source);
+        let syntax = self.0.syntax().clone();
         let text = render_within_limits(source, used, syntax, (&LIMITS, format_template_value));
         text.map_err(|error| {
             let (problem, missing) =
@@ -137,13 +138,14 @@ impl Values<'_> {
         newest.next()
     }
 
-    /// Returns the values of the variables of a template.
-    fn to_template_context(&self) -> minijinja::Value {
-        let undefined = minijinja::Value::UNDEFINED;
-        let input = self.run_input_value().map(|input| Serde(&input).into());
+    /// Returns the values of the variables that a template mentions.
+    fn to_template_context(&self, source: &str) -> minijinja::Value {
+        let mentions = |name: &str| source.contains(name);
+        let input = mentions("input").then(|| self.run_input_value()).flatten();
+        let result = mentions("last_result").then(|| self.last_tool_result()).flatten();
         minijinja::context! {
-            input => input.unwrap_or_else(|| undefined.clone()),
-            last_result => self.last_tool_result().map_or(undefined, minijinja::Value::from),
+            input => input.map_or(minijinja::Value::UNDEFINED, |input| Serde(&input).into()),
+            last_result => result.map_or(minijinja::Value::UNDEFINED, minijinja::Value::from),
         }
     }
 

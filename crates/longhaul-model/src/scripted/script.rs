@@ -162,7 +162,9 @@ impl ScriptedFailure {
 }
 
 fn parse_delay<'de, D: Deserializer<'de>>(value: D) -> Result<Millis, D::Error> {
-    let text = String::deserialize(value)?;
+    let Some(text) = Option::<String>::deserialize(value)? else {
+        return Ok(Millis::default());
+    };
     let parsed = text.parse::<SignedDuration>().ok();
     let duration = parsed.and_then(|duration| std::time::Duration::try_from(duration).ok());
     duration.map(Millis::from).ok_or_else(|| {

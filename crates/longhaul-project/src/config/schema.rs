@@ -159,7 +159,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     // Delivery target of messages: file:PATH, webhook:URL or command:PROGRAM ARG.
     key(DELIVER_KEY, SettingValueKind::Text(|_| true, "text, such as `file:PATH`")),
     // File for logged interactions.
-    key(LOG_FILE_KEY, SettingValueKind::Text(|_| true, "the path of a file")),
+    key(LOG_FILE_KEY, SettingValueKind::Text(|path| !path.trim().is_empty(), "the path of a file")),
 ];
 
 /// Meaning of a path in a configuration file.

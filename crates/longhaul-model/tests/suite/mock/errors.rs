@@ -89,6 +89,15 @@ fn missing_required_fields_give_the_providers_error() {
         let error = check(api, &request_without_field(api, field), 400, "Missing required");
         assert_eq!(error["error"]["param"], field);
     }
+    for (api, field, value) in [
+        (messages, "stream", json!("yes")),
+        (messages, "max_tokens", json!("10")),
+        (messages, "messages", json!("hi")),
+        (messages, "model", json!(5)),
+        (ApiKind::Responses, "previous_response_id", json!(7)),
+    ] {
+        check(api, &request_with_field(api, field, value), 400, &format!("{field}: expected"));
+    }
     check(messages, &request_with_field(messages, "max_tokens", json!(0)), 400, "max_tokens");
     check(messages, &request_with_field(messages, "messages", json!([])), 400, "at least one");
     let chat = ApiKind::Chat;
@@ -100,6 +109,12 @@ fn an_invalid_message_is_reported_by_its_index() {
     let unknown_role =
         json!([{ "role": "user", "content": "x" }, { "role": "robot", "content": "y" }]);
     let numeric_content = json!([{ "role": "user", "content": 5 }]);
+    for invalid in [json!({ "content": [5, "x"] }), json!({ "content": "x", "tool_calls": "x" })] {
+        let mut message = json!({ "role": "assistant" });
+        message.as_object_mut().unwrap().extend(invalid.as_object().unwrap().clone());
+        let request = request_with_field(ApiKind::Chat, "messages", json!([message]));
+        check(ApiKind::Chat, &request, 400, "expected a list");
+    }
     let (messages, chat, responses) = (ApiKind::Messages, ApiKind::Chat, ApiKind::Responses);
     check(
         messages,
