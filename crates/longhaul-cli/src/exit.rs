@@ -21,7 +21,7 @@ pub(crate) enum Exit {
     NeedsPerson = 3,
     /// A limit, such as the budget or a spend cap, stopped the run or makes it wait.
     Limit = 4,
-    /// The store or the server is busy or unreachable. The command can be repeated safely.
+    /// The store or the server is busy, unreachable or gone. Everything acknowledged is stored.
     Busy = 5,
     /// The command is not allowed, such as with an invalid API key.
     NotAllowed = 6,

@@ -70,6 +70,8 @@ pub(crate) enum FollowEnd {
     /// The run continues: the user detached, or the timeout has passed. The command ends with this
     /// exit code.
     Detached(Exit),
+    /// The server that drives this folder's store, and so the run, is gone.
+    ServerGone,
 }
 
 /// Follows the events of one run and of its child runs, and prompts the person at the terminal.

@@ -17,6 +17,7 @@ use crate::follow::{FollowEnd, FollowOutput, RunFollowOptions, RunFollower};
 use crate::local_driver::LocalDriver;
 use crate::output;
 use crate::runtime::InterruptListener;
+use crate::store_access::open_existing_store_as_observer;
 
 /// Interval between checks whether a worker will start a queued run.
 const QUEUE_CHECK_INTERVAL: Millis = Millis::from_secs(1);
@@ -69,6 +70,9 @@ impl FollowedRun<'_> {
             None => {}
         }
         let end = end?;
+        if matches!(end, FollowEnd::ServerGone) {
+            return self.end_without_server(&follower).await;
+        }
         if !has_ended {
             // When detaching, an unreachable server is only reported.
             match (self.print_final_output(&follower).await, &end) {
@@ -112,6 +116,23 @@ impl FollowedRun<'_> {
                 output::eprint_line(&format!("{}: {}", self.run, explanation.message));
             }
         }
+    }
+
+    /// Prints the result from the store if the run has ended there: a server that is stopped still
+    /// executes the calls in progress. Fails if the run has not ended.
+    async fn end_without_server(&self, follower: &RunFollower<'_>) -> anyhow::Result<Exit> {
+        if let Some(runtime) = open_existing_store_as_observer()? {
+            let client = Client::for_store(&runtime)?;
+            let view = client.newest_run_in_chain(client.get_run(follower.run).await?).await?;
+            if view.status.is_terminal() {
+                let local = FollowedRun { client: &client, ..*self };
+                local.print_final_output(follower).await?;
+                return Ok(Exit::from_run(&view));
+            }
+        }
+        let message = "the server that drove the run is gone; the run is saved";
+        let error = CliError::usage_error(message).with_exit_code(Exit::Busy);
+        Err(error.with_hint("continue it", format!("longhaul watch {}", self.run)).into())
     }
 
     /// Returns whether this process is the one that executes the runs of the store.
@@ -181,6 +202,7 @@ impl FollowedRun<'_> {
                 });
                 exit
             }
+            FollowEnd::ServerGone => Exit::Busy,
         })
     }
 
@@ -208,9 +230,7 @@ impl FollowedRun<'_> {
             error = driver_error => Err(error),
             () = timeout_elapsed => Ok(FollowEnd::Detached(Exit::TimedOut)),
             () = wait_until_server_is_gone(self.client.served_store.as_deref()) => {
-                let message = "the server that drove the run is gone; the run is saved";
-                let error = CliError::usage_error(message).with_exit_code(Exit::Busy);
-                Err(error.with_hint("continue it", format!("longhaul watch {}", self.run)).into())
+                Ok(FollowEnd::ServerGone)
             }
         }
     }

@@ -42,7 +42,8 @@ The command drives its own run, with the runs that it starts, and no others: `lo
 provider is unavailable, and with 4 at a budget or a spend cap; the run keeps waiting.
 
 Exit codes: 0 completed, 1 failed, 2 usage, 3 waits for a person or the provider,
-4 stopped by a limit, 5 busy, 6 not allowed, 7 cancelled, 124 --timeout passed, 130 detached";
+4 stopped by a limit, 5 busy or its server is gone, 6 not allowed, 7 cancelled,
+124 --timeout passed, 130 detached";
 
 /// Arguments of `longhaul run`.
 #[derive(Debug, Args)]

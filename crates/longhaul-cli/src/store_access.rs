@@ -84,7 +84,7 @@ pub(crate) fn store_open_options(mode: OpenMode) -> ProjectOpenOptions {
 fn exit_on_fsync_failure_hook() -> FatalHook {
     Arc::new(|reason: &str| {
         log::report_error(&anyhow::anyhow!("the store failed and must be opened again: {reason}"));
-        // Exit code 5 means safe to retry: acknowledged writes are on disk.
+        // Everything acknowledged is on disk.
         std::process::exit(5);
     })
 }

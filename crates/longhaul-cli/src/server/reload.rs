@@ -112,10 +112,8 @@ fn describe_chain_changes(old: &LoadedChains, new: &LoadedChains) -> Vec<String>
     };
     let mut messages: Vec<String> = new.chains.iter().filter_map(change).collect();
     let removed = old.chains.iter().filter(|chain| find(new, &chain.name).is_none());
-    messages.extend(
-        removed
-            .map(|chain| format!("the chain `{}` was removed: new runs can't use it", chain.name)),
-    );
+    messages
+        .extend(removed.map(|chain| format!("the chain `{}` can't be used any more", chain.name)));
     let new_problems = new.problems.iter().filter(|problem| !old.problems.contains(problem));
     messages.extend(new_problems.map(ToString::to_string));
     messages

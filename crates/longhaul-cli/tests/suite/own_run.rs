@@ -128,5 +128,13 @@ fn a_command_ends_when_the_server_of_its_run_is_gone() {
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     assert!(rest.iter().any(|line| line.contains("longhaul watch run_")), "{rest:?}");
     assert_eq!(child.wait().unwrap().code(), Some(5));
+    // A run that ended without the server is reported as ended.
+    let server = TestServer::start(&project);
+    let mut command = project.command(&["watch", "@last"]);
+    let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains("turn 1")));
+    server.kill();
     project.run(&["cancel", "@last"], 0);
+    assert_eq!(child.wait().unwrap().code(), Some(7));
 }
