@@ -11,23 +11,25 @@ mod verify;
 use std::path::PathBuf;
 
 use clap::Args;
-use longhaul::project::ProjectRuntime;
-use longhaul_core::id::{InboxName, RunId};
-use longhaul_core::raw::RawJson;
+use longhaul::project::{ProjectRuntime, open_runtime};
+use longhaul_core::id::InboxName;
 use longhaul_core::time::Clock as _;
 use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::tools::registry::RegisteredTool;
+use longhaul_store::OpenMode;
 use serde::Serialize;
 
-use crate::chaos::kills::{ChaosPlan, KillLog, KillLoop, read_journals};
+use crate::chaos::kills::{KillArgs, KillCounts, KillLog, KillLoop, RecoveryTimes};
 use crate::chaos::project::{BUILT_IN_AGENT, PROBE_PREFIX, ScratchProject};
-use crate::chaos::verify::{Findings, Invariant, verify_runs};
+use crate::chaos::verify::{Findings, Invariant, ModelCallCounts, Violation, verify_runs};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::format::format_name_counts;
 use crate::runtime::InterruptListener;
+use crate::store_access::store_open_options;
+use crate::task_args::InputFormatArgs;
 use crate::{output, runtime};
 
 /// Tools whose effects stay in the temporary folder.
@@ -55,15 +57,10 @@ pub(crate) struct ChaosCommand {
     agent: Option<String>,
     /// Task of every run: text, or one JSON value
     input: Vec<String>,
-    /// Number of runs to submit
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    runs: u64,
-    /// Number of times that a worker is killed
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(0..=100_000))]
-    kills: u64,
-    /// Seed of the random kill times; by default a new seed
-    #[arg(long)]
-    seed: Option<u64>,
+    #[command(flatten)]
+    format: InputFormatArgs,
+    #[command(flatten)]
+    kills: KillArgs,
     /// Keep the temporary folder with the runs
     #[arg(long)]
     keep: bool,
@@ -71,9 +68,6 @@ pub(crate) struct ChaosCommand {
     /// the temporary folder
     #[arg(long)]
     yes: bool,
-    /// Print the scorecard as one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 impl ChaosCommand {
@@ -82,107 +76,82 @@ impl ChaosCommand {
             Some(agent) => ScratchProject::copy_of_current(agent)?,
             None => ScratchProject::built_in()?,
         };
-        let Some(mut scorecard) = self.kill_and_verify(&scratch)? else {
-            return Ok(Exit::Interrupted);
-        };
-        let has_passed = scorecard.findings.has_test_passed();
-        scorecard.folder = (self.keep || !has_passed).then(|| scratch.folder.keep());
-        output::show(self.json, &scorecard, |scorecard| output::print_line(&scorecard.as_text()))?;
-        Ok(if has_passed { Exit::Done } else { Exit::RunFailed })
-    }
-
-    /// Runs the kill loop and verifies the journals. `None` means that the user stopped the loop.
-    fn kill_and_verify(&self, scratch: &ScratchProject) -> anyhow::Result<Option<Scorecard>> {
-        let runtime = scratch.open_runtime()?;
+        // Without driving runs.
+        let options = store_open_options(OpenMode::Outsider);
+        let runtime = open_runtime(scratch.config.clone(), options)?;
+        let agent = self.agent.as_deref().unwrap_or(BUILT_IN_AGENT);
+        self.check_agent(&runtime, agent)?;
         let inboxes = runtime.config.worker_settings().inboxes;
-        let text = self.input.join(" ");
-        // A JSON object or list is passed on as JSON.
-        let json = RawJson::parse(text.trim()).ok();
-        let json = json.filter(|_| text.trim_start().starts_with(['{', '[']));
-        let plan = ChaosPlan {
-            task: Task {
-                input: json.unwrap_or_else(|| RawJson::from_serialize(&text)),
-                inbox: inboxes.first().map(InboxName::new).transpose()?,
-                submitter: Some("chaos".to_owned()),
-                ..Task::new(self.agent.as_deref().unwrap_or(BUILT_IN_AGENT), "")
-            },
-            runs: self.runs,
-            kills: self.kills,
-            seed: self.seed.unwrap_or_else(|| SystemClock.monotonic_nanos() % 1_000_000),
-            quiet: self.json,
+        let task = Task {
+            input: self.format.parse_input(&self.input.join(" "))?,
+            inbox: inboxes.first().map(InboxName::new).transpose()?,
+            submitter: Some("chaos".to_owned()),
+            ..Task::new(agent, "")
         };
-        self.check_agent(&runtime, &plan)?;
-        runtime::block_on(async {
-            let start = SystemClock.monotonic_nanos();
+        let KillArgs { runs, kills, seed, json } = self.kills;
+        if !json {
+            output::eprint_line(&format!(
+                "{agent}: {runs} runs, {kills} kills, seed {seed}, in a temporary folder"
+            ));
+        }
+        let start = SystemClock.monotonic_time();
+        let result = runtime::block_on(async {
             let mut interrupts = InterruptListener::listen()?;
-            let log = tokio::select! {
+            tokio::select! {
                 biased;
-                log = KillLoop::run(scratch, &runtime, &plan) => log?,
+                result = KillLoop::run(&scratch, &runtime, self.kills, task) => result.map(Some),
                 // Dropping the kill loop kills and reaps its worker.
-                () = interrupts.next_signal() => return Ok(None),
-            };
-            let duration_ms = (SystemClock.monotonic_nanos() - start) / 1_000_000;
-            let journals = read_journals(&runtime, &log).await?;
-            let mut findings = verify_runs(&journals, &scratch.read_effects()?);
-            findings.runs.submitted = log.runs.len();
-            Ok(Some(Scorecard {
-                verdict: if findings.has_test_passed() { "passed" } else { "failed" },
-                agent: plan.task.agent.unwrap_or_default(),
-                seed: plan.seed,
-                log,
-                findings,
-                duration_ms,
-                folder: None,
-            }))
-        })
+                () = interrupts.next_signal() => Ok(None),
+            }
+        });
+        let Some((log, journals)) = result? else { return Ok(Exit::Interrupted) };
+        let mut findings = verify_runs(&journals, &scratch.read_effects()?);
+        findings.runs.submitted = log.runs.len();
+        let duration_ms = SystemClock.monotonic_time().minus(start).0;
+        let has_passed = findings.has_test_passed();
+        let verdict = if has_passed { "passed" } else { "failed" };
+        let folder = (self.keep || !has_passed).then(|| scratch.folder.keep());
+        let agent = agent.to_owned();
+        let scorecard = Scorecard { verdict, agent, seed, log, findings, duration_ms, folder };
+        output::show_text(json, &scorecard, Scorecard::as_text)?;
+        Ok(if has_passed { Exit::Done } else { Exit::RunFailed })
     }
 
     /// Fails if there is no such agent, or if it has real effects and the user does not confirm
     /// the test. Neither silence nor a missing terminal counts as a yes.
-    fn check_agent(&self, runtime: &ProjectRuntime, plan: &ChaosPlan) -> anyhow::Result<()> {
-        let name = plan.task.agent.as_deref().unwrap_or_default();
+    fn check_agent(&self, runtime: &ProjectRuntime, name: &str) -> anyhow::Result<()> {
         let loaded = runtime.loaded.find_loaded_agent(name).map_err(|error| {
             CliError::usage_error(error.to_string()).with_hint("all agents", "longhaul agents")
         })?;
         let warnings = effects_outside_test(runtime, &loaded.agent);
-        if !warnings.is_empty() && !self.yes {
-            output::eprint_line(&format!("`{name}` would have real effects:"));
-            for warning in &warnings {
-                output::eprint_line(&format!("  {warning}"));
-            }
-            if !output::confirms("Start anyway? [y/N]") {
-                return Err(CliError::usage_error("the chaos run was not started")
-                    .with_exit_code(Exit::NotAllowed)
-                    .with_hint("start anyway", format!("longhaul chaos --yes {name} ..."))
-                    .with_hint("or use the built-in project", "longhaul chaos")
-                    .into());
-            }
+        if warnings.is_empty() || self.yes {
+            return Ok(());
         }
-        if !self.json {
-            let ChaosPlan { runs, kills, seed, .. } = plan;
-            output::eprint_line(&format!(
-                "{name}: {runs} runs, {kills} kills, seed {seed}, in a temporary folder"
-            ));
+        let warnings = warnings.join("\n  ");
+        output::eprint_line(&format!("`{name}` would have real effects:\n  {warnings}"));
+        if output::confirms("Start anyway? [y/N]") {
+            return Ok(());
         }
-        Ok(())
+        Err(CliError::usage_error("the chaos run was not started")
+            .with_exit_code(Exit::NotAllowed)
+            .with_hint("start anyway", format!("longhaul chaos --yes {name} ..."))
+            .with_hint("or use the built-in project", "longhaul chaos")
+            .into())
     }
 }
 
 /// Describes each real model and each tool of the agent that may have effects outside the test.
 fn effects_outside_test(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> {
-    let models = runtime.config.model_aliases();
+    let aliases = runtime.config.model_aliases();
     let services = runtime.longhaul.services();
-    let model_names: Vec<String> = match agent.models.as_slice() {
+    let mut models = agent.models.clone();
+    if models.is_empty() {
         // A key in the environment is enough to choose a real model by default.
-        [] => match services.models.resolve_model_name(None) {
-            Ok(model) => vec![model.name],
-            Err(_) => models.default.iter().cloned().collect(),
-        },
-        names => names.to_vec(),
-    };
-    let real_models = model_names
-        .iter()
-        .map(|name| models.aliases.get(name).unwrap_or(name))
+        let default = services.models.resolve_model_name(None).map(|model| model.name);
+        models.extend(default.ok().or(aliases.default));
+    }
+    let models = models.iter().map(|name| aliases.aliases.get(name).unwrap_or(name));
+    let real_models = models
         .filter(|name| !name.starts_with("scripted/"))
         .map(|name| format!("{name} is a real model; after a kill its calls may be repeated"));
     let is_local = |tool: &str| {
@@ -191,9 +160,9 @@ fn effects_outside_test(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> 
             || tool.starts_with(PROBE_PREFIX)
             || services.tools.find_tool(tool).is_some_and(RegisteredTool::is_control)
     };
-    let tools = agent.tools.iter().filter(|tool| !is_local(tool));
+    let external_tools = agent.tools.iter().filter(|tool| !is_local(tool));
     let external_tools =
-        tools.map(|tool| format!("{tool} may have effects outside the temporary folder"));
+        external_tools.map(|tool| format!("{tool} may have effects outside the temporary folder"));
     real_models.chain(external_tools).collect()
 }
 
@@ -214,82 +183,50 @@ struct Scorecard {
 
 impl Scorecard {
     fn as_text(&self) -> String {
-        let Self { log, findings, .. } = self;
-        let Findings { runs, model_calls, pure_repeats, keyed_repeats, .. } = findings;
-        let other = match runs.other.len() {
-            0 => String::new(),
-            other => format!(", {other} cancelled or not ended"),
-        };
-        let (submitted, completed, failed) = (runs.submitted, runs.completed, runs.failed.len());
-        let missing_kills = match (log.kills.done, log.kills.planned) {
-            (done, planned) if done == planned => String::new(),
-            (_, planned) => {
-                format!(" of {planned}: all runs ended before the last kill; increase --runs")
-            }
-        };
-        let (median, worst) = (log.recovery_ms.median, log.recovery_ms.worst);
+        let Self { seed, log, findings, .. } = self;
+        let Findings { runs, recoveries, once_calls, pure_repeats, keyed_repeats, .. } = findings;
+        let (submitted, completed) = (runs.submitted, runs.completed);
+        let (failed, other) = (runs.failed.len(), runs.other.len());
+        let KillLog { kills: KillCounts { planned, done }, restarts, .. } = log;
+        let hint = if done < planned { ": all runs ended; increase --runs" } else { "" };
+        let RecoveryTimes { median, worst, .. } = log.recovery_ms;
+        let ModelCallCounts { total, repeated } = findings.model_calls;
         let settled: Vec<_> = findings.in_doubt.iter().map(|call| call.settled_by.into()).collect();
-        let in_doubt_text = match settled.len() {
-            0 => "0".to_owned(),
-            count => format!("{count}: {}", format_name_counts(&settled)),
-        };
-        let repeats =
-            format!("{pure_repeats} pure calls, {keyed_repeats} keyed calls with the same key");
-        let mut lines = vec![
-            (
-                "runs",
-                format!("{submitted} submitted, {completed} completed, {failed} failed{other}"),
-            ),
-            ("kills with SIGKILL", format!("{}{missing_kills}", log.kills.done)),
-            ("worker restarts", log.restarts.to_string()),
-            ("runs recovered from a dead worker", findings.recoveries.to_string()),
-            ("recovery, start to first event", format!("median {median} ms, worst {worst} ms")),
-            (
-                "model calls",
-                format!("{} made, {} repeated", model_calls.total, model_calls.repeated),
-            ),
-            ("allowed repeats", repeats),
-            ("once calls", findings.once_calls.to_string()),
-            ("in doubt, and reported as such", in_doubt_text),
-        ];
-        lines.extend(Invariant::ALL.map(|(invariant, label)| {
-            let violations = findings.violation_counts.get(&invariant).copied().unwrap_or_default();
-            (label, format!("{violations}  {}", if violations == 0 { "ok" } else { "BROKEN" }))
-        }));
-        let lines: String =
-            lines.iter().map(|(label, value)| format!("  {label:<44} {value}\n")).collect();
-        format!("{lines}\n{}", self.verdict_text())
-    }
-
-    fn verdict_text(&self) -> String {
-        let (Findings { violations, runs, .. }, seed) = (&self.findings, self.seed);
-        let folder = self.folder.as_ref().map(|folder| folder.display().to_string());
-        if self.findings.has_test_passed() {
-            let folder = folder.map(|folder| format!("\nKept folder:  {folder}"));
-            let seconds = self.duration_ms / 1_000;
-            let folder = folder.unwrap_or_default();
-            return format!("All guarantees held (seed {seed}, {seconds} s).{folder}");
+        let (in_doubt, settled) = (settled.len(), format_name_counts(&settled));
+        let mut text = format!(
+            "  runs                                         {submitted} submitted, {completed} completed, {failed} failed, {other} cancelled or not ended
+  kills with SIGKILL                           {done} of {planned}{hint}
+  worker restarts                              {restarts}
+  runs recovered from a dead worker            {recoveries}
+  recovery, start to first event               median {median} ms, worst {worst} ms
+  model calls                                  {total} made, {repeated} repeated
+  allowed repeats                              {pure_repeats} pure calls, {keyed_repeats} keyed calls with the same key
+  once calls                                   {once_calls}
+  in doubt, and reported as such               {in_doubt}  {settled}
+"
+        );
+        for (invariant, label) in Invariant::ALL {
+            let count = findings.violation_counts.get(&invariant).copied().unwrap_or_default();
+            let result = if count == 0 { "ok" } else { "BROKEN" };
+            text.push_str(&format!("  {label:<44} {count}  {result}\n"));
         }
-        let mut text = format!("A guarantee was violated (seed {seed}).");
-        if self.log.stalled {
+        text.push_str(&match findings.has_test_passed() {
+            true => format!("\nAll guarantees held (seed {seed}, {} s).", self.duration_ms / 1_000),
+            false => format!("\nA guarantee was violated (seed {seed})."),
+        });
+        if log.stalled {
             text.push_str(" The last worker wrote nothing for three minutes while runs were open.");
         }
-        for violation in violations.iter().take(SHOWN_MAX) {
-            let call = violation.call.map_or(String::new(), |call| format!(" {call}"));
-            text.push_str(&format!("\n  {}{call}: {}", violation.run, violation.message));
+        for Violation { run, call, message, .. } in findings.violations.iter().take(SHOWN_MAX) {
+            let call = call.map_or(String::new(), |call| format!(" {call}"));
+            text.push_str(&format!("\n  {run}{call}: {message}"));
         }
-        if let omitted @ 1.. = violations.len().saturating_sub(SHOWN_MAX) {
-            text.push_str(&format!("\n  and {omitted} more violations"));
+        for run in runs.failed.iter().chain(&runs.other).take(SHOWN_MAX) {
+            text.push_str(&format!("\n  {run} did not complete"));
         }
-        for (runs, outcome) in [(&runs.failed, "failed"), (&runs.other, "did not complete")] {
-            let lines = runs.iter().take(SHOWN_MAX).map(|run| format!("\n  {run} {outcome}"));
-            text.extend(lines);
-        }
-        let bad_runs: Vec<RunId> = violations.iter().map(|violation| violation.run).collect();
-        let first = bad_runs.iter().chain(&runs.failed).chain(&runs.other).next();
-        if let (Some(folder), Some(run)) = (folder, first) {
-            let command = format!("cd {folder} && longhaul show {run} --events");
-            text.push_str(&format!("\nInspect the run:  {command}"));
+        if let Some(folder) = &self.folder {
+            let folder = folder.display();
+            text.push_str(&format!("\nInspect a run:  cd {folder} && longhaul show RUN --events"));
         }
         text
     }

@@ -8,42 +8,45 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::Context as _;
-use longhaul::project::{ProjectRuntime, open_runtime};
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_project::config::load;
 use longhaul_project::config::process_env::{CONFIG_FILE_NAME, DATA_FOLDER_NAME, ProcessEnv};
 use longhaul_project::config::settings::{CRASH_PROBE_FILE_VAR, Config};
 use longhaul_project::read_project_file;
 use longhaul_project::trust::TRUST_VAR;
-use longhaul_store::OpenMode;
 use serde::Deserialize;
 use tempfile::TempDir;
 
 use crate::child_process::ChildProcess;
 use crate::error::CliError;
-use crate::exit::Exit;
-use crate::store_access::store_open_options;
 use crate::trust::confirm;
 use crate::{environment, output};
 
-/// Maximum nesting depth of the folders that are copied, and maximum size of a copied file.
-const DEPTH_MAX: u32 = 8;
+/// Maximum size of a copied file.
 const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// File in the temporary project that receives the stderr output of the workers.
-const WORKER_LOG_FILE: &str = "worker.log";
+/// File in the temporary project in which the probe tools record their effects.
+const PROBE_FILE: &str = "crash_probe.jsonl";
 
-/// What is copied of the user's project, besides its settings and the files that its agents name.
-const COPIED: [&str; 6] =
-    ["agents", ".claude/agents", "skills", ".claude/skills", "scripts", "AGENTS.md"];
+/// What is copied of the user's project, besides the files that its agents name.
+const COPIED: &str = "longhaul.toml agents .claude/agents skills .claude/skills scripts AGENTS.md";
+
+/// Settings of the temporary project.
+const SETTINGS: [(&str, &str); 4] = [
+    ("LONGHAUL_DATA", DATA_FOLDER_NAME),
+    ("LONGHAUL_STORE", "sqlite:.longhaul/longhaul.db"),
+    (CRASH_PROBE_FILE_VAR, PROBE_FILE),
+    // The workers are killed from outside, repeatedly at the same event, which must not count as
+    // crashes of the run.
+    ("LONGHAUL_WORKER_CRASH_LIMIT", "0"),
+];
 
 /// Name of the built-in agent.
 pub(crate) const BUILT_IN_AGENT: &str = "chaos";
 
 /// The built-in project: twelve turns, tools of three effect classes, and delays in which a kill can
 /// happen. It needs no key, no network and no file outside its folder.
-const BUILT_IN_FILES: [(&str, &str); 3] = [
-    ("longhaul.toml", ""),
+const BUILT_IN_FILES: [(&str, &str); 2] = [
     ("agents/chaos.md", include_str!("../../chaos/chaos.md")),
     ("scripts/chaos.yaml", include_str!("../../chaos/chaos.yaml")),
 ];
@@ -53,20 +56,21 @@ const BUILT_IN_FILES: [(&str, &str); 3] = [
 pub(crate) struct ScratchProject {
     pub(crate) folder: TempDir,
     process_env: ProcessEnv,
-    config: Config,
+    pub(crate) config: Config,
 }
 
 impl ScratchProject {
     /// Creates the built-in project, isolated from the user's settings.
     pub(crate) fn built_in() -> anyhow::Result<Self> {
-        let folder = temp_folder()?;
+        let folder = create_folder()?;
         for (name, text) in BUILT_IN_FILES {
             write_file(&folder.path().join(name), text.as_bytes())?;
         }
         let mut process_env = environment::current_process_env()?;
         process_env.env.retain(|name, _| !name.starts_with("LONGHAUL_"));
-        process_env.env.insert("XDG_CONFIG_HOME".to_owned(), utf8(folder.path())?);
-        Self::prepare(folder, process_env)
+        let without_settings = folder.path().display().to_string();
+        process_env.env.insert("XDG_CONFIG_HOME".to_owned(), without_settings);
+        Self::load(folder, process_env)
     }
 
     /// Copies the project of the current folder, for a chaos test of this agent. What the user
@@ -78,85 +82,53 @@ impl ScratchProject {
         let untrusted = confirm::ask_for_trust_before_run((&project, &loaded), Some(agent), false)?;
         if !untrusted.is_empty() {
             // A chaos test can't wait for a person to decide.
-            let message = format!(
-                "`{agent}` needs items that are not trusted in this project, and chaos runs do not ask:\n  {}",
-                untrusted.join("\n  ")
-            );
+            let items = untrusted.join("\n  ");
+            let message = format!("`{agent}` needs items that you have not trusted:\n  {items}");
             let once = format!("{TRUST_VAR}=1 longhaul chaos {agent} ...");
-            return Err(CliError::usage_error(message)
-                .with_exit_code(Exit::NotAllowed)
-                .with_hint("review the items and decide", "longhaul trust")
-                .with_hint("or trust all items once", once)
-                .into());
+            let error = CliError::not_trusted(message);
+            return Err(error.with_hint("or trust all items once", once).into());
         }
         process_env.env.insert(TRUST_VAR.to_owned(), "1".to_owned());
-        let folder = temp_folder()?;
-        let (from, to) = (&project.root, folder.path());
-        let used = loaded.files.iter().filter_map(|file| file.strip_prefix(from).ok());
-        for path in COPIED.iter().map(Path::new).chain(used) {
-            copy(path, (from, to), 0)?;
+        let folder = create_folder()?;
+        let used = loaded.files.iter().filter_map(|file| file.strip_prefix(&project.root).ok());
+        for path in COPIED.split(' ').map(Path::new).chain(used) {
+            copy(path, &project.root, folder.path())?;
         }
-        let settings = match &project.project_file {
-            Some(_) => read_project_file(from, Path::new(CONFIG_FILE_NAME), FILE_BYTES_MAX),
-            None => Ok(Vec::new()),
-        };
-        let error = |reason| CliError::usage_error(format!("`{CONFIG_FILE_NAME}`: {reason}"));
-        write_file(&to.join(CONFIG_FILE_NAME), &settings.map_err(error)?)?;
-        Self::prepare(folder, process_env)
+        Self::load(folder, process_env)
     }
 
-    fn prepare(folder: TempDir, mut process_env: ProcessEnv) -> anyhow::Result<Self> {
+    fn load(folder: TempDir, mut process_env: ProcessEnv) -> anyhow::Result<Self> {
+        let settings = SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        process_env.env.extend(settings);
         // On some systems the folder for temporary files is a symlink.
-        let root = folder.path().canonicalize()?;
-        let data = root.join(DATA_FOLDER_NAME);
-        fs::create_dir_all(&data)?;
-        process_env.env.extend(
-            [
-                ("LONGHAUL_DATA", utf8(&data)?),
-                ("LONGHAUL_STORE", format!("sqlite:{}", utf8(&data.join("longhaul.db"))?)),
-                (CRASH_PROBE_FILE_VAR, "crash_probe.jsonl".to_owned()),
-                // The workers are killed from outside, repeatedly at the same event, which must not
-                // count as crashes of the run.
-                ("LONGHAUL_WORKER_CRASH_LIMIT", "0".to_owned()),
-            ]
-            .map(|(name, value)| (name.to_owned(), value)),
-        );
-        process_env.cwd = root;
+        process_env.cwd = folder.path().canonicalize()?;
         let config = load::load(&process_env, &[])?;
         Ok(Self { folder, process_env, config })
-    }
-
-    /// Opens the project and its store without driving runs.
-    pub(crate) fn open_runtime(&self) -> anyhow::Result<ProjectRuntime> {
-        Ok(open_runtime(self.config.clone(), store_open_options(OpenMode::Outsider))?)
     }
 
     /// Starts a worker of the project in a separate process.
     pub(crate) fn start_worker(&self) -> anyhow::Result<ChildProcess> {
         let root = &self.config.root;
-        let log = File::options().create(true).append(true).open(root.join(WORKER_LOG_FILE))?;
+        let log = File::options().create(true).append(true).open(root.join("worker.log"))?;
         ChildProcess::start_worker(root, &self.process_env.env, log)
     }
 
     /// Reads the effects that probe tools have recorded so far.
     pub(crate) fn read_effects(&self) -> anyhow::Result<Vec<EffectRecord>> {
-        let Some(file) = self.config.crash_test_effect_log_path().filter(|file| file.exists())
-        else {
-            return Ok(Vec::new());
-        };
-        let shown = || file.display().to_string();
-        parse_effects(&fs::read_to_string(&file).with_context(shown)?).with_context(shown)
+        let text = fs::read_to_string(self.config.root.join(PROBE_FILE));
+        parse_effects(&text.context(PROBE_FILE)?).context(PROBE_FILE)
     }
 }
 
-fn temp_folder() -> anyhow::Result<TempDir> {
-    let temp_folder = tempfile::Builder::new().prefix("longhaul-chaos-").tempdir();
-    temp_folder.context("a temporary folder can't be created; set another one with TMPDIR")
-}
-
-fn utf8(path: &Path) -> anyhow::Result<String> {
-    let text = path.to_str().map(str::to_owned);
-    text.with_context(|| format!("{} is not UTF-8; set another folder with TMPDIR", path.display()))
+/// Creates the temporary folder with no settings and no records.
+fn create_folder() -> anyhow::Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("longhaul-chaos-").tempdir();
+    let folder =
+        folder.context("a temporary folder can't be created; set another one with TMPDIR")?;
+    for name in [CONFIG_FILE_NAME, PROBE_FILE] {
+        write_file(&folder.path().join(name), b"")?;
+    }
+    Ok(folder)
 }
 
 fn write_file(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
@@ -167,31 +139,23 @@ fn write_file(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Copies a file, or a folder with all that is in it, given by its path relative to the project. A
 /// folder behind a symbolic link is skipped, as is a file outside the project.
-fn copy(relative: &Path, (from, to): (&Path, &Path), depth: u32) -> anyhow::Result<()> {
-    let path = from.join(relative);
-    let skip = |reason: &str| {
-        output::eprint_line(&format!("note: `{}` is not copied: {reason}", relative.display()));
-        Ok(())
-    };
-    if !path.is_dir() {
-        return match read_project_file(from, relative, FILE_BYTES_MAX) {
-            Ok(bytes) => {
-                write_file(&to.join(relative), &bytes)?;
-                // Scripts of a skill stay executable.
-                let mode = fs::metadata(&path)?.permissions();
-                Ok(fs::set_permissions(to.join(relative), mode)?)
-            }
-            Err(_) if path.symlink_metadata().is_err() => Ok(()),
-            Err(reason) => skip(&reason),
-        };
-    }
-    if path.canonicalize()? != from.canonicalize()?.join(relative) {
-        return skip("the path is a symlink, or not a folder that can be opened");
-    }
-    if depth <= DEPTH_MAX {
-        fs::create_dir_all(to.join(relative))?;
+fn copy(relative: &Path, from: &Path, to: &Path) -> anyhow::Result<()> {
+    let (path, target) = (from.join(relative), to.join(relative));
+    if path.is_dir() && path.canonicalize()? == from.canonicalize()?.join(relative) {
         for entry in fs::read_dir(&path).with_context(|| path.display().to_string())? {
-            copy(&relative.join(entry?.file_name()), (from, to), depth + 1)?;
+            copy(&relative.join(entry?.file_name()), from, to)?;
+        }
+        return Ok(());
+    }
+    match read_project_file(from, relative, FILE_BYTES_MAX) {
+        Ok(bytes) => {
+            write_file(&target, &bytes)?;
+            // Scripts of a skill stay executable.
+            fs::set_permissions(&target, fs::metadata(&path)?.permissions())?;
+        }
+        Err(_) if path.symlink_metadata().is_err() => {}
+        Err(reason) => {
+            output::eprint_line(&format!("note: `{}` is not copied: {reason}", relative.display()))
         }
     }
     Ok(())
@@ -218,19 +182,14 @@ pub(crate) struct EffectRecord {
 /// Parses the records of a file. A process that is killed while it writes may leave part of a
 /// record, and the next record follows on the same line.
 fn parse_effects(text: &str) -> anyhow::Result<Vec<EffectRecord>> {
-    let mut records = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
+    let parse = |line: &str| {
         let start = line.rfind(RECORD_PREFIX).unwrap_or_default();
         match serde_json::from_str(&line[start..]) {
-            Ok(record) => records.push(record),
-            Err(error) if error.is_eof() => {}
-            Err(error) => {
-                return Err(error)
-                    .with_context(|| format!("line {number} is not the record of an effect"));
-            }
+            Err(error) if error.is_eof() => None,
+            record => Some(record.with_context(|| format!("not the record of an effect: {line}"))),
         }
-    }
-    Ok(records)
+    };
+    text.lines().filter_map(parse).collect()
 }
 
 #[cfg(test)]

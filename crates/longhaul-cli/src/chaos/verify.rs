@@ -9,7 +9,7 @@ use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::tool::VerifyOutcome;
 use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::failure::FailureClass;
-use longhaul_core::id::{CallId, Epoch, GateId, RunId};
+use longhaul_core::id::{CallId, Epoch, GateId, RunId, Seq};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::{GateDecision, GateKind};
 use serde::Serialize;
@@ -108,22 +108,20 @@ impl Findings {
     }
 }
 
-/// Verifies the journals of all runs against the recorded effects.
+/// Verifies the journals of all runs against the recorded effects. A run with an effect is verified
+/// even if it has no journal.
 pub(crate) fn verify_runs(
     journals: &BTreeMap<RunId, Vec<JournalEntry>>,
     records: &[EffectRecord],
 ) -> Findings {
     let violation_counts = Invariant::ALL.map(|(invariant, _)| (invariant, 0)).into();
     let mut findings = Findings { violation_counts, ..Findings::default() };
-    for (run, entries) in journals {
-        let effects = records.iter().filter(|record| record.run == *run).collect();
-        RunVerifier { run: *run, effects, findings: &mut findings }.verify(entries);
-    }
-    for record in records.iter().filter(|record| !journals.contains_key(&record.run)) {
-        let EffectRecord { run, call, tool, .. } = record;
-        let message = format!("{tool} had an effect for a run without a journal");
-        let mut verifier = RunVerifier { run: *run, effects: Vec::new(), findings: &mut findings };
-        verifier.violated(Invariant::UnaccountedEffect, Some(*call), message);
+    let mut runs: BTreeSet<RunId> = journals.keys().copied().collect();
+    runs.extend(records.iter().map(|record| record.run));
+    for run in runs {
+        let effects = records.iter().filter(|record| record.run == run).collect();
+        let entries = journals.get(&run).map_or(&[][..], Vec::as_slice);
+        RunVerifier { run, effects, findings: &mut findings }.verify(entries);
     }
     findings
 }
@@ -135,15 +133,21 @@ struct CallHistory {
     class: EffectClass,
     /// Epoch of the driver at each start of the call. The epoch grows with each takeover.
     starts: Vec<Epoch>,
-    /// Epoch of the driver at each recorded result of the call.
-    ends: Vec<Epoch>,
-    was_started_after_end: bool,
+    /// Epoch of the driver at the first recorded result of the call.
+    end: Option<Epoch>,
     /// Number of times that a verification or a person allowed the call to be repeated.
     allowed_repeats: usize,
     was_in_doubt: bool,
     /// Whether an event after the last start reports that the call was lost with its worker.
     is_loss_reported: bool,
     settled_by: Option<&'static str>,
+}
+
+impl CallHistory {
+    fn settle(&mut self, settled_by: &'static str, may_repeat: bool) {
+        self.settled_by = Some(settled_by);
+        self.allowed_repeats += usize::from(may_repeat);
+    }
 }
 
 /// Verifies the journal of one run and the recorded effects of its calls.
@@ -154,10 +158,9 @@ struct RunVerifier<'a> {
 }
 
 impl RunVerifier<'_> {
-    fn violated(&mut self, invariant: Invariant, call: Option<CallId>, message: impl Into<String>) {
+    fn violated(&mut self, invariant: Invariant, call: Option<CallId>, message: String) {
         *self.findings.violation_counts.entry(invariant).or_default() += 1;
-        let (run, message) = (self.run, message.into());
-        self.findings.violations.push(Violation { invariant, run, call, message });
+        self.findings.violations.push(Violation { invariant, run: self.run, call, message });
     }
 
     fn verify(&mut self, entries: &[JournalEntry]) {
@@ -167,106 +170,111 @@ impl RunVerifier<'_> {
             Some(Event::RunFailed(_)) => self.findings.runs.failed.push(self.run),
             Some(_) | None => self.findings.runs.other.push(self.run),
         }
-        if last.is_none() {
-            let message = "the run was acknowledged but has no journal";
+        if let Some(message) = order_error(entries) {
             self.violated(Invariant::BrokenJournals, None, message);
         }
-        self.check_event_order(entries);
-        self.check_model_calls(entries);
-        let histories = call_histories(entries);
+        let calls = self.read_events(entries);
         for record in self.effects.clone() {
-            let is_key_of_call = record.key == record.call.call_idempotency_key(self.run);
-            if !histories.contains_key(&record.call) || !is_key_of_call {
-                let (tool, key) = (&record.tool, &record.key);
-                let message = format!(
-                    "{tool} with idempotency key {key} had an effect without a call in the journal"
-                );
-                self.violated(Invariant::UnaccountedEffect, Some(record.call), message);
+            let EffectRecord { tool, call, key, .. } = record;
+            if !calls.contains_key(call) || *key != call.call_idempotency_key(self.run) {
+                let message = format!("{tool} had an effect, but no call in the journal has {key}");
+                self.violated(Invariant::UnaccountedEffect, Some(*call), message);
             }
         }
         let has_ended = last.is_some_and(Event::is_terminal);
-        for (call, history) in &histories {
-            self.check_call(*call, history, has_ended);
-        }
+        calls.iter().for_each(|(call, history)| self.check_call(*call, history, has_ended));
     }
 
-    /// Checks that sequence numbers have no gap, epochs never decrease, and no event follows the
-    /// end of the run. Only the first violation is reported.
-    fn check_event_order(&mut self, entries: &[JournalEntry]) {
-        let (mut highest_epoch, mut has_ended) = (Epoch::default(), false);
-        for (position, entry) in (1..).zip(entries) {
-            let (seq, epoch) = (entry.seq, entry.epoch);
-            let message = if seq.0 != position {
-                format!(
-                    "event {seq} is at journal position {position}, but the numbers must be equal"
-                )
-            } else if epoch < highest_epoch {
-                format!("event {seq} has epoch {epoch}, but an earlier event has {highest_epoch}")
-            } else if has_ended {
-                format!("event {seq} follows the end of the run")
-            } else {
-                highest_epoch = epoch;
-                has_ended = entry.event.is_terminal();
-                self.findings.recoveries +=
-                    u64::from(matches!(entry.event, Event::RunRecovered(_)));
-                continue;
-            };
-            return self.violated(Invariant::BrokenJournals, None, message);
-        }
-    }
-
-    /// Checks that a turn with a recorded reply is never repeated, and that a kill loses at most
-    /// one model call.
-    fn check_model_calls(&mut self, entries: &[JournalEntry]) {
-        let mut replied_turns: BTreeSet<u32> = BTreeSet::new();
-        let mut lost_by_epoch: BTreeMap<Epoch, u64> = BTreeMap::new();
-        for entry in entries {
-            #[expect(clippy::wildcard_enum_match_arm, reason = "only turns are checked here")]
-            match &entry.event {
+    /// Counts the model calls, and returns the history of every tool call. Checks that nothing with
+    /// a recorded result is repeated, and that a kill loses at most one model call.
+    fn read_events(&mut self, entries: &[JournalEntry]) -> BTreeMap<CallId, CallHistory> {
+        let mut calls: BTreeMap<CallId, CallHistory> = BTreeMap::new();
+        let mut gates: BTreeMap<GateId, CallId> = BTreeMap::new();
+        let (mut replied_turns, mut epochs_with_loss) = (BTreeSet::new(), BTreeSet::new());
+        for JournalEntry { event, epoch, seq, .. } in entries {
+            let mut is_repeated = false;
+            #[expect(clippy::wildcard_enum_match_arm, reason = "only turns and calls are checked")]
+            match event {
+                Event::RunRecovered(_) => self.findings.recoveries += 1,
                 Event::TurnStarted(data) => {
                     self.findings.model_calls.total += 1;
-                    if data.purpose == ModelCallPurpose::Turn && replied_turns.contains(&data.turn)
-                    {
-                        let message = format!("turn {} was repeated after its reply", data.turn);
-                        self.violated(Invariant::RepeatedAfterResult, None, message);
-                    }
+                    let is_turn = data.purpose == ModelCallPurpose::Turn;
+                    is_repeated = is_turn && replied_turns.contains(&data.turn);
                 }
-                Event::TurnCompleted(data) if !replied_turns.insert(data.turn) => {
-                    let message = format!("turn {} has two replies", data.turn);
-                    self.violated(Invariant::RepeatedAfterResult, None, message);
+                Event::TurnCompleted(data) => {
+                    is_repeated = !replied_turns.insert(data.turn);
+                    for (index, planned) in (1..).zip(&data.calls) {
+                        let call = calls.entry(CallId { turn: data.turn, index }).or_default();
+                        (call.tool, call.class) = (planned.tool.to_string(), planned.class);
+                    }
                 }
                 Event::TurnFailed(data) if data.failure.class == FailureClass::Lost => {
                     self.findings.model_calls.repeated += 1;
-                    *lost_by_epoch.entry(entry.epoch).or_default() += 1;
+                    if !epochs_with_loss.insert(epoch) {
+                        let message = format!("a kill lost two model calls before epoch {epoch}");
+                        self.violated(Invariant::ExcessModelCalls, None, message);
+                    }
+                }
+                Event::ToolStarted(data) => {
+                    let call = calls.entry(data.call).or_default();
+                    (is_repeated, call.is_loss_reported) = (call.end.is_some(), false);
+                    call.starts.push(*epoch);
+                }
+                Event::ToolCompleted(data)
+                | Event::ToolFailed(data)
+                | Event::ToolInterrupted(data) => {
+                    let call = calls.entry(data.call).or_default();
+                    is_repeated = call.end.is_some();
+                    call.end.get_or_insert(*epoch);
+                }
+                Event::ToolInDoubt(data) => {
+                    let call = calls.entry(data.call).or_default();
+                    (call.was_in_doubt, call.is_loss_reported) = (true, true);
+                }
+                Event::ToolVerified(data) => {
+                    let may_repeat = data.outcome == VerifyOutcome::NotHappened;
+                    calls.entry(data.call).or_default().settle("verified", may_repeat);
+                }
+                Event::ToolSurfaced(data) => {
+                    let call = calls.entry(data.call).or_default();
+                    (call.is_loss_reported, call.settled_by) = (true, Some("surfaced"));
+                }
+                Event::GateRaised(data) if data.gate.kind == GateKind::InDoubt => {
+                    gates.extend(data.gate.call.map(|call| (data.gate.id, call)));
+                }
+                Event::GateAnswered(data) => {
+                    if let Some(call) = gates.get(&data.gate).and_then(|call| calls.get_mut(call)) {
+                        let decision = &data.answer.decision;
+                        call.settle(decision.as_str(), *decision == GateDecision::Approve);
+                    }
                 }
                 _ => {}
             }
+            if is_repeated {
+                let message = format!("event {seq}, {}, repeats a recorded result", event.kind());
+                self.violated(Invariant::RepeatedAfterResult, None, message);
+            }
         }
-        for (epoch, lost) in lost_by_epoch.into_iter().filter(|(_, lost)| *lost > 1) {
-            let message = format!(
-                "one kill lost {lost} model calls before epoch {epoch}, but may lose only one"
-            );
-            self.violated(Invariant::ExcessModelCalls, None, message);
-        }
+        calls
     }
 
     fn check_call(&mut self, call: CallId, history: &CallHistory, has_run_ended: bool) {
         let effects = self.effects.iter().filter(|record| record.call == call);
         let effects: Vec<Epoch> = effects.map(|record| record.epoch).collect();
-        let tool = &history.tool;
-        if let Some(message) = history.repeat_after_result(&effects) {
+        let CallHistory { tool, starts, .. } = history;
+        if let Some(end) = history.end
+            && effects.iter().any(|epoch| *epoch > end)
+        {
+            let message = format!("{tool} had an effect after its result in epoch {end}");
             self.violated(Invariant::RepeatedAfterResult, Some(call), message);
         }
-        let count = |epochs: &[Epoch], epoch| epochs.iter().filter(|one| **one == epoch).count();
-        let counts = |epoch: &Epoch| (count(&effects, *epoch), count(&history.starts, *epoch));
-        let is_excess = |epoch: &&Epoch| counts(epoch).0 > counts(epoch).1;
+        let count = |all: &[Epoch], epoch: &Epoch| all.iter().filter(|one| *one == epoch).count();
+        let is_excess = |epoch: &&Epoch| count(&effects, epoch) > count(starts, epoch);
         if let Some(epoch) = effects.iter().find(is_excess) {
-            let (effects, starts) = counts(epoch);
-            let message =
-                format!("{tool} had {effects} effects in epoch {epoch}, but {starts} starts");
+            let message = format!("{tool} had more effects than starts in epoch {epoch}");
             self.violated(Invariant::UnaccountedEffect, Some(call), message);
         }
-        let attempts = history.starts.len().max(effects.len());
+        let attempts = starts.len().max(effects.len());
         let repeats = attempts.saturating_sub(1) as u64;
         match history.class {
             EffectClass::Pure => self.findings.pure_repeats += repeats,
@@ -274,18 +282,21 @@ impl RunVerifier<'_> {
             EffectClass::Once | EffectClass::Session => {
                 self.findings.once_calls += u64::from(attempts > 0);
                 if attempts > 1 + history.allowed_repeats {
-                    let (starts, effects) = (history.starts.len(), effects.len());
-                    let message =
-                        format!("{tool} was started {starts} times and had {effects} effects");
+                    let message = format!("{tool} was started or had its effect {attempts} times");
                     self.violated(Invariant::DuplicateOnceEffect, Some(call), message);
                 }
-                if let Some(message) = history.unreported_loss(!effects.is_empty(), has_run_ended) {
+                let is_lost = match history.end {
+                    Some(end) => starts.last().is_some_and(|start| end > *start),
+                    None => !effects.is_empty() || (has_run_ended && !starts.is_empty()),
+                };
+                if is_lost && !history.is_loss_reported {
+                    let message = format!("{tool} was started and lost without a report");
                     self.violated(Invariant::LostWithoutReport, Some(call), message);
                 }
             }
         }
         if history.was_in_doubt {
-            let unsettled = if history.ends.is_empty() { "open" } else { "reported" };
+            let unsettled = history.end.map_or("open", |_| "reported");
             self.findings.in_doubt.push(InDoubtCall {
                 run: self.run,
                 call,
@@ -297,94 +308,17 @@ impl RunVerifier<'_> {
     }
 }
 
-/// Returns the history of every tool call of a run.
-fn call_histories(entries: &[JournalEntry]) -> BTreeMap<CallId, CallHistory> {
-    let mut histories: BTreeMap<CallId, CallHistory> = BTreeMap::new();
-    let mut gates: BTreeMap<GateId, CallId> = BTreeMap::new();
-    let mut of = |call: CallId, change: &dyn Fn(&mut CallHistory)| {
-        change(histories.entry(call).or_default());
-    };
-    for entry in entries {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "only calls are checked here")]
-        match &entry.event {
-            Event::TurnCompleted(data) => {
-                for (index, planned) in (1..).zip(&data.calls) {
-                    of(CallId { turn: data.turn, index }, &|history| {
-                        (history.tool, history.class) = (planned.tool.to_string(), planned.class);
-                    });
-                }
-            }
-            Event::ToolStarted(data) => of(data.call, &|history| {
-                history.starts.push(entry.epoch);
-                history.was_started_after_end |= !history.ends.is_empty();
-                history.is_loss_reported = false;
-            }),
-            Event::ToolCompleted(data) | Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
-                of(data.call, &|history| history.ends.push(entry.epoch));
-            }
-            Event::ToolInDoubt(data) => of(data.call, &|history| {
-                history.was_in_doubt = true;
-                history.is_loss_reported = true;
-            }),
-            Event::ToolVerified(data) => of(data.call, &|history| {
-                history.allowed_repeats += usize::from(data.outcome == VerifyOutcome::NotHappened);
-                history.settled_by = Some("verified");
-            }),
-            Event::ToolSurfaced(data) => of(data.call, &|history| {
-                history.is_loss_reported = true;
-                history.settled_by = Some("surfaced");
-            }),
-            Event::GateRaised(data) if data.gate.kind == GateKind::InDoubt => {
-                gates.extend(data.gate.call.map(|call| (data.gate.id, call)));
-            }
-            Event::GateAnswered(data) => {
-                let decision = &data.answer.decision;
-                if let Some(call) = gates.get(&data.gate) {
-                    of(*call, &|history| {
-                        history.allowed_repeats += usize::from(*decision == GateDecision::Approve);
-                        history.settled_by = Some(decision.as_str());
-                    });
-                }
-            }
-            _ => {}
-        }
+/// Describes the first gap in the sequence numbers, decreasing epoch or event after the end of the
+/// run. `None` means that the journal is in order.
+fn order_error(entries: &[JournalEntry]) -> Option<String> {
+    if entries.first().is_none_or(|entry| entry.seq != Seq::START.next()) {
+        return Some("the journal does not start with event 1".to_owned());
     }
-    histories
-}
-
-impl CallHistory {
-    /// Describes a repetition of the call after its result was recorded. `effects` has the epoch of
-    /// each recorded effect.
-    fn repeat_after_result(&self, effects: &[Epoch]) -> Option<String> {
-        let (tool, end) = (&self.tool, self.ends.first()?);
-        let late = effects.iter().find(|epoch| *epoch > end);
-        match (self.was_started_after_end, self.ends.len()) {
-            (true, _) => Some(format!("{tool} was started again after its result")),
-            (false, 1) => Some(format!(
-                "{tool} has a result in epoch {end}, but had an effect later, in epoch {}",
-                late?
-            )),
-            (false, results) => Some(format!("{tool} has {results} results for one call")),
-        }
-    }
-
-    /// Describes the loss of a call that must not be repeated, if the journal does not report it.
-    fn unreported_loss(&self, had_effect: bool, has_run_ended: bool) -> Option<String> {
-        let tool = &self.tool;
-        if self.is_loss_reported {
-            return None;
-        }
-        let Some(end) = self.ends.first() else {
-            let has_begun = had_effect || (has_run_ended && !self.starts.is_empty());
-            return has_begun.then(|| {
-                format!("{tool} was started and has neither a result nor an event that its outcome is unknown")
-            });
-        };
-        let start = self.starts.last()?;
-        (end > start).then(|| {
-            format!("{tool} was started in epoch {start} and got a result in epoch {end} without an event that its outcome is unknown")
-        })
-    }
+    let (before, entry) = entries.iter().zip(&entries[1..]).find(|(before, entry)| {
+        let is_in_order = entry.seq == before.seq.next() && entry.epoch >= before.epoch;
+        !is_in_order || before.event.is_terminal()
+    })?;
+    Some(format!("event {} or its epoch must not follow event {}", entry.seq, before.seq))
 }
 
 #[cfg(test)]
