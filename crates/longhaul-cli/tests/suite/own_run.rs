@@ -136,5 +136,8 @@ fn a_command_ends_when_the_server_of_its_run_is_gone() {
     assert!(lines.any(|line| line.unwrap().contains("turn 1")));
     server.kill();
     project.run(&["cancel", "@last"], 0);
+    let mut worker = project.command(&["worker", "--quiet"]).spawn().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(7));
+    worker.kill().unwrap();
+    worker.wait().unwrap();
 }
