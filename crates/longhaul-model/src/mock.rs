@@ -236,7 +236,7 @@ impl FailedAttemptCounter {
         let mut failed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (script.into(), request);
         if failed.len() >= COUNTED_REQUESTS_MAX && !failed.contains_key(&key) {
-            // Any entry: a request is rarely repeated after so many others.
+            // Any entry: an old request is rarely repeated after this number of other requests.
             let forgotten = failed.keys().next().cloned();
             forgotten.and_then(|key| failed.remove(&key));
         }
