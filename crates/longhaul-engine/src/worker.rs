@@ -157,7 +157,8 @@ async fn send_heartbeats(heartbeats: HeartbeatSender, shutdown: Shutdown) {
     }
 }
 
-/// Watches the store for changes by other processes and notifies the affected drivers.
+/// Watches the store for changes by other processes and notifies the affected drivers (the tasks of
+/// this process that execute a run each).
 async fn notify_drivers(services: Services, heartbeats: HeartbeatSender) {
     let mut watch = services.store.watch_for_changes();
     while watch.wait_for_change().await.is_ok() {

@@ -60,7 +60,8 @@ pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Reject
         )));
     }
     let is_root = task.root == id;
-    // Runs of one thread share a memory, so they run one after another in a lane.
+    // Runs of one thread share a memory, so they run one after another, in a lane (a queue that
+    // executes one run at a time).
     if let (true, None, Some(thread)) = (is_root, &task.lane, &task.thread) {
         let lane = LaneKey::new(format!("thread:{thread}"));
         task.lane = Some(lane.map_err(|error| Rejection::InvalidTask(error.to_string()))?);

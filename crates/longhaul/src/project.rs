@@ -209,7 +209,7 @@ fn store_url_override(url: &str) -> Result<Option<SettingOverride>, Error> {
 /// Folder inboxes (folders whose files become tasks) of a project.
 #[derive(Debug, Default)]
 pub struct ProjectInboxes {
-    /// Inboxes that can be served.
+    /// Inboxes whose files can become tasks.
     pub inboxes: Vec<Arc<dyn Inbox>>,
     /// Reasons why folders in `inbox/` are not served.
     pub problems: Vec<String>,

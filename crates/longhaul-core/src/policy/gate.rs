@@ -401,9 +401,9 @@ string_enum! {
         Once = "once",
         /// The approval covers all calls of this run that the same approval rule matches.
         Run = "run",
-        /// Covers all calls of the agent that an approval rule with the same pattern matches.
+        /// The approval covers all calls of the agent that match the pattern of that rule.
         Agent = "agent",
-        /// Covers all calls of the project that an approval rule with the same pattern matches.
+        /// The approval covers all calls of the project that match the pattern of that rule.
         Project = "project",
     }
 }

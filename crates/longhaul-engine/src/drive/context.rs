@@ -155,6 +155,8 @@ impl DriveContext {
         DriveRunOutcome::Lost
     }
 
+    /// Loads what a driver of the run needs: its agent, tools and models. Returns the next input of
+    /// the state machine, which says if something is missing. `None` means that the driver must end.
     async fn load_env(&mut self) -> Result<Option<RunInput>> {
         let agent = match load_run_agent(&self.services, self.session.run()).await? {
             Ok(agent) => agent,

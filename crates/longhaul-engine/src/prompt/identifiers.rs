@@ -150,7 +150,8 @@ fn has_identifier_symbol(word: &str) -> bool {
         || has_name_after('$')
 }
 
-/// Whether a word looks like `PR-12`, `15ms`, `85%` or `4180`, but not like `7` or `42`.
+/// Whether a word contains a digit, such as `PR-12`, `15ms`, `85%` or `4180`. A number of one or two
+/// digits is too frequent to identify anything.
 fn is_numbered_word(word: &str) -> bool {
     let has_digit = word.contains(|c: char| c.is_ascii_digit());
     has_digit && (word.len() > 2 || !word.chars().all(|c| c.is_ascii_digit()))

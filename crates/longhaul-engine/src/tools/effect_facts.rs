@@ -79,8 +79,8 @@ async fn predict_effects(
     predicted.ok().filter(|effects| *effects != PredictedEffects::default())
 }
 
-/// Returns what a person sees about the predicted effects of a call, without secrets. Texts are
-/// compared on a blocking thread. `None` if that thread panicked.
+/// Returns the facts that an approval shows about the predicted effects of a call, without secrets.
+/// Texts are compared on a blocking thread. `None` if that thread panicked.
 async fn effect_facts(effects: PredictedEffects, redact: Arc<dyn Redact>) -> Option<EffectFacts> {
     let has_files = effects.files.as_ref().is_some_and(|files| !files.is_empty());
     if !has_files {

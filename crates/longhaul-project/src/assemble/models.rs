@@ -211,8 +211,8 @@ impl ModelResolver for ModelRegistry {
 #[derive(Debug)]
 pub struct ProjectModelNames<'a> {
     config: &'a Config,
-    /// Created when the first name is checked, because that takes a part of the time in which a
-    /// command starts. `None` means that the prices are invalid, which is reported elsewhere.
+    /// Created when the first name is checked, so that commands that check no name start faster.
+    /// `None` means that the prices are invalid, which is reported elsewhere.
     selector: OnceLock<Option<ModelSelector>>,
 }
 

@@ -92,8 +92,8 @@ pub(crate) fn effect_key_claim(run: RunId, call: &TrackedCall) -> Option<EffectK
     Some(EffectKeyClaim { key, holder: effect_key_holder(run, call), replaces: call.replaces })
 }
 
-/// Returns the identity of the call as the holder of an effect key. In a retry, a copied call keeps
-/// the id of the failed run.
+/// Returns the identity of the call as the holder of an effect key (the key of an effect that happens
+/// at most once). A call that a retry took over from the failed run keeps the id of that run.
 pub(crate) fn effect_key_holder(run: RunId, call: &TrackedCall) -> EffectKeyHolder {
     let run = call.origin.map_or(run, |origin| origin.run);
     EffectKeyHolder { run, call: call.id }

@@ -178,7 +178,7 @@ pub(crate) struct Cancellation {
 pub(crate) struct MissingDependency {
     /// Gate that asks a person for the dependency.
     pub(crate) gate: GateId,
-    /// Whether a person has resumed the run since.
+    /// Whether a person has resumed the run after the gate was opened.
     pub(crate) resumed: bool,
 }
 

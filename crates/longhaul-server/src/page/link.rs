@@ -74,7 +74,7 @@ impl GateLinkPage<'_> {
         Some(text).filter(|text| !text.is_empty())
     }
 
-    /// Returns the lines of the diff, each with its CSS class.
+    /// Returns the lines of the file changes that are to be approved, each with its CSS class.
     fn diff(&self) -> Vec<(&'static str, &str)> {
         let lines = self.gate.diff.iter().flat_map(|diff| diff.lines()).enumerate();
         let styled_lines = lines.map(|(index, line)| {
