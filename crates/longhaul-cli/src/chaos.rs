@@ -76,7 +76,7 @@ impl ChaosCommand {
             Some(agent) => ScratchProject::copy_of_current(agent)?,
             None => ScratchProject::built_in()?,
         };
-        // Without driving runs.
+        // Only the workers drive runs, not this process.
         let options = store_open_options(OpenMode::Outsider);
         let runtime = open_runtime(scratch.config.clone(), options)?;
         let agent = self.agent.as_deref().unwrap_or(BUILT_IN_AGENT);

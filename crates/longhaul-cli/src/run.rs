@@ -145,7 +145,7 @@ impl RunTaskCommand {
             task_args.model = Some(model);
         }
         let mut prepared = prepare_task(&task_args, server.as_ref(), &process_env)?;
-        let mut project = prepared.project.take().filter(|_| server.is_none());
+        let project = prepared.project.take().filter(|_| server.is_none());
         let task = prepared.print_notes_and_take_task(self.follow.quiet);
         let options = self.follow_options();
         if let Some((config, agents)) = &project {
@@ -158,7 +158,7 @@ impl RunTaskCommand {
         let (mut recording, mut opened_store) = (None, None);
         if record.is_some() {
             recording = Some(self.record_replay.open_store_for_recording(&process_env)?);
-        } else if let Some((config, agents)) = project.take() {
+        } else if let Some((config, agents)) = project {
             opened_store = Some(open_store_as_driver_or_observer(config, agents, options.silent)?);
         }
         let recording_runtime = recording.as_ref().map(|recording| &recording.runtime);

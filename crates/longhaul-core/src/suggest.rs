@@ -5,8 +5,8 @@
 /// Minimum similarity of a suggestion, from 0 to 1.
 const SIMILARITY_MIN: f64 = 0.75;
 
-/// Maximum number of bytes of an unknown name that is compared: the time of a comparison grows with
-/// the square of the length. No known name is longer.
+/// Maximum length in bytes of an unknown name for which a similar name is searched: the time of a
+/// comparison grows with the square of the length. No known name is longer.
 const NAME_BYTES_MAX: usize = 256;
 
 /// Similarity of names that differ by one character, or by two swapped characters.

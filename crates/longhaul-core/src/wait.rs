@@ -359,7 +359,7 @@ mod tests {
             WaitReason::StartAt(time),
         ];
         let kinds = WaitKind::ALL.iter().copied();
-        // `Collect` is a queue and has no data.
+        // Queued runs, such as those of `Collect`, have no `WaitReason`.
         let kinds = kinds.filter(|kind| *kind != WaitKind::Collect);
         let ended_by_timer = kinds.filter(|kind| matches!(kind.row().waker, Waker::Timer));
         assert!(ended_by_timer.eq(waits.iter().map(WaitReason::kind)));

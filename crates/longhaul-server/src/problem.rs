@@ -9,7 +9,8 @@ use axum::response::{IntoResponse, Response};
 use longhaul_api::problem;
 use longhaul_engine::Error;
 
-/// Maximum number of characters of a message. Messages repeat unknown names of the request.
+/// Maximum number of characters of a message, which may repeat a name of any length from the
+/// request.
 const DETAIL_CHARS_MAX: usize = 8_000;
 
 /// An error response, before the id of its request is known.

@@ -234,6 +234,7 @@ impl<'a> KillLoop<'a> {
     }
 
     async fn progress(&self) -> anyhow::Result<Progress> {
+        // All runs. The store takes no larger limit.
         let filter = RunFilter { limit: usize::MAX >> 1, ..RunFilter::default() };
         let rows = self.runtime.longhaul.services().store.list_runs(filter).await?;
         let ended = rows.iter().filter(|row| row.status.is_terminal()).count() as u64;

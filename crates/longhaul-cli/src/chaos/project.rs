@@ -29,7 +29,15 @@ const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
 const PROBE_FILE: &str = "crash_probe.jsonl";
 
 /// What is copied of the user's project, besides the files that its agents name.
-const COPIED: &str = "longhaul.toml agents .claude/agents skills .claude/skills scripts AGENTS.md";
+const COPIED: [&str; 7] = [
+    "longhaul.toml",
+    "agents",
+    ".claude/agents",
+    "skills",
+    ".claude/skills",
+    "scripts",
+    "AGENTS.md",
+];
 
 /// Settings of the temporary project.
 const SETTINGS: [(&str, &str); 4] = [
@@ -91,7 +99,7 @@ impl ScratchProject {
         process_env.env.insert(TRUST_VAR.to_owned(), "1".to_owned());
         let folder = create_folder()?;
         let used = loaded.files.iter().filter_map(|file| file.strip_prefix(&project.root).ok());
-        for path in COPIED.split(' ').map(Path::new).chain(used) {
+        for path in COPIED.map(Path::new).into_iter().chain(used) {
             copy(path, &project.root, folder.path())?;
         }
         Self::load(folder, process_env)

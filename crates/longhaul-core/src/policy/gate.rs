@@ -401,9 +401,9 @@ string_enum! {
         Once = "once",
         /// The approval covers all calls of this run that the same approval rule matches.
         Run = "run",
-        /// The approval covers all calls of the agent that match the pattern of that rule.
+        /// The approval covers all calls of the agent that match the pattern of the rule that asked.
         Agent = "agent",
-        /// The approval covers all calls of the project that match the pattern of that rule.
+        /// The approval covers all calls of the project that match the pattern of the rule that asked.
         Project = "project",
     }
 }

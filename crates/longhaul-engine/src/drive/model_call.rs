@@ -89,8 +89,9 @@ async fn classify_and_check(
 }
 
 /// Sends a request to the run's model, measures how long it takes, and redacts secrets in its
-/// outcome, because what a provider returns is untrusted. Without a reply, the error is the next input of the state machine. `None` as
-/// an error means that this driver has lost its claim on the run.
+/// outcome, because what a provider returns is untrusted. Without a reply, the error is the next
+/// input of the state machine. `None` as an error means that this driver has lost its claim on the
+/// run.
 pub(super) async fn timed_model_call(
     ctx: &mut DriveContext,
     request: ModelRequest,
