@@ -8,7 +8,9 @@ mod steer;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-pub use crate::change::sandbox::{SandboxRow, SandboxSlot, SandboxState};
+pub use crate::change::sandbox::{
+    SandboxFilter, SandboxRow, SandboxSlot, SandboxState, SlotQueueLength,
+};
 pub use crate::change::steer::{STEERS_MAX, SteerRow, SteerStatus, SteerUpdate};
 use crate::checkpoint::RunCheckpoint;
 use crate::event::Event;

@@ -3,7 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::environment::SandboxEvent;
 use crate::id::{RunId, SandboxId};
+use crate::text_macros::string_enum;
+use crate::time::Timestamp;
 
 /// One of the limited number of slots for sandboxes that run concurrently at a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,29 +22,72 @@ pub struct SandboxSlot {
 /// Row of a sandbox in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxRow {
-    pub sandbox: SandboxId,
-    /// Name of the sandbox provider, such as `local`.
-    pub provider: String,
-    /// Identifier that the provider uses for the sandbox.
-    pub handle: String,
-    /// Lifecycle state of the sandbox.
+    /// Facts about the sandbox, as in the event of its last change.
+    #[serde(flatten)]
+    pub event: SandboxEvent,
     pub state: SandboxState,
-    /// Machine that the sandbox is bound to. `None` means any machine.
-    pub host: Option<String>,
+    /// Time at which the sandbox reached the state.
+    pub since: Timestamp,
+    /// Time since which the owner does not use the sandbox, because it waits or has ended. `None`
+    /// means that the owner may use the sandbox at any time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_since: Option<Timestamp>,
+    /// Run whose tools work in the sandbox.
     pub owner: RunId,
+    /// Whether the owner has ended, so that later changes are no events in its journal.
+    #[serde(default)]
+    pub owner_ended: bool,
 }
 
-/// Lifecycle state of a sandbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SandboxState {
-    Creating,
-    Starting,
-    Running,
-    Stopping,
-    /// The sandbox is stopped; its files are kept.
-    Stopped,
-    Deleted,
-    /// The provider can't find the sandbox any more.
-    Lost,
+string_enum! {
+    /// Lifecycle state of a sandbox.
+    #[derive(Default)]
+    pub enum SandboxState {
+        #[default]
+        Creating = "creating",
+        Starting = "starting",
+        Running = "running",
+        Stopping = "stopping",
+        /// The sandbox is stopped; its files are kept.
+        Stopped = "stopped",
+        Deleted = "deleted",
+        /// The provider can't find the sandbox any more.
+        Lost = "lost",
+    }
+}
+
+impl SandboxState {
+    /// Returns whether a sandbox in this state occupies one of the limited slots of its provider.
+    pub const fn holds_slot(self) -> bool {
+        match self {
+            Self::Creating | Self::Starting | Self::Running | Self::Stopping => true,
+            Self::Stopped | Self::Deleted | Self::Lost => false,
+        }
+    }
+
+    /// Returns whether the files of a sandbox in this state no longer exist.
+    pub const fn is_gone(self) -> bool {
+        matches!(self, Self::Deleted | Self::Lost)
+    }
+}
+
+/// Sandboxes to list, by id.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SandboxFilter {
+    /// Restricts the list to the sandboxes of this run.
+    pub owner: Option<RunId>,
+    /// Whether the list contains sandboxes that no longer exist.
+    pub with_gone: bool,
+    /// Continues the list after this sandbox.
+    pub after: Option<SandboxId>,
+    pub limit: usize,
+}
+
+/// Runs that wait for a slot of a sandbox provider.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SlotQueueLength {
+    /// Number of runs for which no slot is free.
+    pub waiting: u32,
+    /// Number of runs that were woken for a free slot and have not acquired it yet.
+    pub woken: u32,
 }

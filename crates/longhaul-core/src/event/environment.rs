@@ -7,6 +7,7 @@ use crate::id::{AgentName, CallId, RuleId, RunId, SandboxId, TimerId};
 use crate::message::Message;
 use crate::policy::budget::{BudgetCap, BudgetRaise};
 use crate::policy::gate::{AnswerScope, RulePattern};
+use crate::port::sandbox::Isolation;
 use crate::raw::{BlobRef, is_default};
 use crate::status::RunOutcome;
 use crate::text_macros::string_enum;
@@ -174,18 +175,32 @@ pub struct RuleRevoked {
 }
 
 /// The state of a sandbox changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SandboxEvent {
     /// Id of the sandbox whose state changed.
     pub sandbox: SandboxId,
     /// Name of the sandbox provider, such as `local`.
     pub provider: String,
-    /// Identifier that the provider uses for the sandbox.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// Identifier that the provider uses for the sandbox. Empty until the sandbox was created.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub handle: String,
     /// Machine that the sandbox is bound to. `None` means any machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// How well the sandbox is isolated. `None` until the sandbox was created.
+    pub isolation: Option<Isolation>,
+    /// Time without use after which the runtime stops the sandbox. `None` means never.
+    pub idle_stop: Option<Millis>,
+    /// Time for which the files of the sandbox are kept after the end of its run. `None` means for
+    /// ever.
+    pub keep: Option<Millis>,
+    /// Number of claims on earlier owners of the sandbox, i.e. earlier steps of a chain. The epoch
+    /// of a command in the sandbox is the sum of this number and the epoch of the claim.
+    #[serde(skip_serializing_if = "is_default")]
+    pub earlier_epochs: u64,
+    /// Why the state changed, as a text for people. `None` means that a tool call needed it.
+    pub reason: Option<String>,
 }
 
 /// The older part of the conversation was replaced by a summary. The journal still contains the

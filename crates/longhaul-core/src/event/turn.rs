@@ -180,6 +180,9 @@ pub struct ToolCallClassification {
     /// Whether a process that the call starts may keep running after the worker was killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub may_outlive_worker: bool,
+    /// Whether the call is made in the sandbox of the run, which must run before the call starts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sandboxed: bool,
     /// What the call would change. `None` if no person is asked about the call, or if nothing is
     /// known.
     pub facts: Option<Box<EffectFacts>>,

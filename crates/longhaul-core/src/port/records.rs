@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::change::{
-    LateToolResult, NewThreadMessages, OutboxRow, SandboxRow, SteerRow, TimerKind,
+    LateToolResult, NewThreadMessages, OutboxRow, SandboxFilter, SandboxRow, SandboxState,
+    SlotQueueLength, SteerRow, TimerKind,
 };
 use crate::checkpoint::RunCheckpoint;
 use crate::event::entry::JournalEntry;
@@ -131,7 +132,29 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// one has this id.
     async fn revoke_rule(&self, rule: RuleId, by: &str) -> Result<bool, StoreError>;
 
-    async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError>;
+    /// Lists sandboxes by id, i.e. in the order in which they were created.
+    async fn list_sandboxes(&self, filter: SandboxFilter) -> Result<Vec<SandboxRow>, StoreError>;
+
+    /// Replaces the row of a sandbox whose owner has ended, and releases its slot if its new state
+    /// needs none. Returns `false` and changes nothing if the owner has not ended, or if the
+    /// sandbox is no longer in the state `from`.
+    async fn update_sandbox_of_ended_run(
+        &self,
+        row: SandboxRow,
+        from: SandboxState,
+    ) -> Result<bool, StoreError>;
+
+    /// Wakes runs that wait for a slot of this sandbox provider, as long as fewer slots are occupied
+    /// or kept for woken runs than the capacity. Returns the remaining queue.
+    async fn wake_runs_for_free_slots(
+        &self,
+        provider: &str,
+        capacity: u32,
+    ) -> Result<SlotQueueLength, StoreError>;
+
+    /// Returns the position of a run in the queue for sandbox slots, from 1. `None` means that the
+    /// run is not in the queue.
+    async fn slot_queue_position(&self, run: RunId) -> Result<Option<u32>, StoreError>;
 
     /// Returns the budget account of the tree of runs with this root. `None` if there is no such
     /// account.

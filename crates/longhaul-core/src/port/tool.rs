@@ -15,6 +15,7 @@ use crate::policy::effect::{EffectClass, InDoubtPolicy};
 use crate::policy::effect_facts::PredictedEffects;
 use crate::policy::gate::{GateRule, GateRuleAction};
 use crate::port::image_sink::ImageSink;
+use crate::port::sandbox::Sandbox;
 use crate::raw::RawJson;
 use crate::time::Millis;
 
@@ -90,6 +91,12 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
     /// Returns whether the tool acts on this machine without a sandbox. Only agents with
     /// `isolation: none` may use it.
     fn is_unsandboxed(&self) -> bool {
+        false
+    }
+
+    /// Returns whether calls work in the sandbox of the run, if its agent has one. They then find it
+    /// in [`ToolContext::sandbox`].
+    fn works_in_sandbox(&self) -> bool {
         false
     }
 
@@ -259,6 +266,8 @@ pub struct ToolContext {
     /// than its input names, such as a redirect, checks it with
     /// [`needs_own_call`](Self::needs_own_call).
     pub rules: Vec<GateRule>,
+    /// Running sandbox that the call works in. `None` means that the call works on this machine.
+    pub sandbox: Option<Arc<dyn Sandbox>>,
     /// Receiver of the call's progress reports.
     pub progress: Arc<dyn Progress>,
     /// Output of the call so far, which is kept if the call is cancelled.
@@ -281,6 +290,7 @@ impl ToolContext {
             resource: None,
             skills: Vec::new(),
             rules: Vec::new(),
+            sandbox: None,
             progress: Arc::new(NoopProgress),
             partial_output: PartialToolOutput::default(),
             images: ImageSink::default(),

@@ -41,6 +41,7 @@ const FORBIDDEN_BY_CRATE: &[(&str, &[&[&str]])] = &[
     ("longhaul-store", &[HTTP_CLIENTS, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
     ("longhaul-model", &[SQL, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
     ("longhaul-tool", &[SQL, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
+    ("longhaul-sandbox", &[SQL, HTTP_SERVERS, BINARY_ONLY]),
     ("longhaul-mcp", &[SQL, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
     ("longhaul-api", &[SQL, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
     ("longhaul-engine", &[SQL, HTTP_CLIENTS, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),

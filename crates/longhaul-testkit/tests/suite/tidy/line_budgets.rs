@@ -19,6 +19,7 @@ const BUDGETS: &[(&str, usize)] = &[
     ("longhaul-model", 8_010),
     ("longhaul-project", 8_320),
     ("longhaul-run", 8_500),
+    ("longhaul-sandbox", 5_000),
     ("longhaul-server", 4_210),
     ("longhaul-store", 7_370),
     ("longhaul-tool", 6_940),

@@ -1,0 +1,1 @@
+//! Sandboxes of Daytona, on machines of its own.

@@ -1,0 +1,1 @@
+//! Sandboxes that are containers of a Docker engine on this machine.

@@ -1,0 +1,1 @@
+//! Sandboxes that are processes of this machine, isolated by bubblewrap.
