@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::chain::PositionInChain;
+use crate::change::SandboxState;
+use crate::event::environment::SandboxEvent;
 use crate::id::{AgentName, BatchId, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
 use crate::message::Message;
 use crate::policy::RunPolicy;
@@ -90,12 +92,35 @@ pub struct TaskSpec {
     /// Task of an external inbox that the run executes. The inbox is notified when the run ends.
     /// `None` if the task comes from no external inbox.
     pub source: Option<TaskSource>,
+    /// Sandbox of the previous step of the chain, in which the run continues. `None` means that the
+    /// run gets a sandbox of its own when it needs one.
+    pub sandbox: Option<Box<InheritedSandbox>>,
+    /// Git repository whose files a new sandbox of the run contains. `None` means an empty sandbox.
+    pub repo: Option<RepoSource>,
     /// Failed run that this run retries. `None` if this run is no retry.
     pub retry_of: Option<RetriedRun>,
     /// Principals other than the submitter that added work to the run before it was created:
     /// those of the run that it retries or of its parent, and who made or fired its schedule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier_submitters: Vec<String>,
+}
+
+/// Sandbox that a run takes over from the previous step of its chain.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InheritedSandbox {
+    /// Facts about the sandbox, as in the event of its last change.
+    #[serde(flatten)]
+    pub event: SandboxEvent,
+    pub state: SandboxState,
+}
+
+/// Git repository that a sandbox contains a clone of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepoSource {
+    /// URL or absolute path of the repository, without credentials.
+    pub url: String,
+    /// Branch, tag or commit that is checked out. `None` means the default branch.
+    pub rev: Option<String>,
 }
 
 /// Task in an external inbox (a task queue outside of Longhaul), from which a run was created.

@@ -13,6 +13,7 @@ pub(crate) mod gates;
 mod model_call;
 mod park;
 pub(crate) mod runtime_message;
+pub(crate) mod sandbox;
 mod spend_caps;
 mod steer;
 pub(crate) mod suspension;

@@ -12,6 +12,7 @@ mod run;
 mod tool;
 mod turn;
 
+use longhaul_core::change::SandboxState;
 use longhaul_core::event::{Event, RunsToWake};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::message::Message;
@@ -136,18 +137,18 @@ impl ControlState {
             Event::RuleAdded(data) => self.apply_rule_added(data),
             Event::RuleRevoked(data) => self.people.approvals.retain(|rule| rule.rule != data.rule),
             Event::MemoryCompacted(data) => return self.apply_memory_compacted(data),
+            Event::SandboxCreating(data) => self.apply_sandbox(data, SandboxState::Creating),
+            Event::SandboxStarting(data) => self.apply_sandbox(data, SandboxState::Starting),
+            Event::SandboxRunning(data) => self.apply_sandbox(data, SandboxState::Running),
+            Event::SandboxStopping(data) => self.apply_sandbox(data, SandboxState::Stopping),
+            Event::SandboxStopped(data) => self.apply_sandbox(data, SandboxState::Stopped),
+            Event::SandboxDeleted(data) => self.apply_sandbox(data, SandboxState::Deleted),
+            Event::SandboxLost(data) => self.apply_sandbox(data, SandboxState::Lost),
             Event::RunForked(data) => return self.apply_run_forked(data),
             Event::ToolProgress(_)
             | Event::RuleUsed(_)
             | Event::GateReminded(_)
             | Event::BudgetSettled(_)
-            | Event::SandboxCreating(_)
-            | Event::SandboxStarting(_)
-            | Event::SandboxRunning(_)
-            | Event::SandboxStopping(_)
-            | Event::SandboxStopped(_)
-            | Event::SandboxDeleted(_)
-            | Event::SandboxLost(_)
             | Event::ChainStepStarted(_)
             | Event::ProgressReported(_) => {}
         }

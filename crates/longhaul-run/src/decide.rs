@@ -23,7 +23,8 @@ use longhaul_core::time::Millis;
 
 use crate::advance::call_events::add_active_time;
 use crate::advance::{
-    advance_run, children, conclude, gates, record_dead_drivers_work, release_run, suspension,
+    advance_run, children, conclude, gates, record_dead_drivers_work, release_run, sandbox,
+    suspension,
 };
 use crate::commands;
 use crate::decision::{Decision, DecisionContext, RecordResult};
@@ -79,6 +80,11 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<Journa
             conclude::record_prepared_grading(d, prepared)?;
             advance_run(d)?;
         }
+        RunInput::OpenSandbox(plan) => sandbox::open_sandbox(d, *plan)?,
+        RunInput::SandboxChanged(change) => {
+            sandbox::record_sandbox_change(d, change)?;
+            advance_run(d)?;
+        }
         RunInput::Recover => record_recovery(d)?,
         RunInput::CrashLoop => block_stuck_run(d, &crash_loop_message(&run.control), &[])?,
         RunInput::MissingDependency(message) => postpone_or_block(d, &message)?,
@@ -89,6 +95,7 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<Journa
         RunInput::CloseNow { by } => conclude::close_open_run(d, by)?,
         RunInput::Command(_) => {}
     }
+    sandbox::mark_idle_sandbox(d);
     Ok(decision.batch)
 }
 

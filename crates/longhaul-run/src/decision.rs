@@ -97,6 +97,9 @@ pub struct DecisionContext {
     /// Whether the store refused an earlier decision about the same input: a tool call was to wait
     /// for another call with the same effect key, but that call no longer holds the key.
     pub keys_changed: bool,
+    /// Whether the store has refused to open the sandbox of the run, because no slot of its
+    /// provider is free.
+    pub no_sandbox_slot: bool,
     /// Indices of the recorded answers of the gate being answered that no longer count, because
     /// the keys of their authors were revoked.
     pub revoked_votes: Vec<usize>,

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use longhaul_core::change::{Blob, NewRun};
-use longhaul_core::event::environment::MemoryCompacted;
+use longhaul_core::event::environment::{MemoryCompacted, SandboxEvent};
 use longhaul_core::event::run::{RunControlRequest, RunPrepared};
 use longhaul_core::event::tool::{ToolOutput, ToolProgress, ToolVerified};
 use longhaul_core::event::turn::{OutputCheckResult, ToolCallClassification};
 use longhaul_core::failure::Failure;
 use longhaul_core::id::CallId;
 use longhaul_core::port::model::ModelResponse;
+use longhaul_core::port::sandbox::{Isolation, SandboxError};
 use longhaul_core::port::tool::SuspendedToolCall;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, Usage};
@@ -69,6 +70,11 @@ pub enum RunInput {
     /// A driver (the async task of a worker that executes the run) starts. If it dies after this
     /// input is recorded, that counts as a new crash.
     Recover,
+    /// The sandbox of the run must be created or started.
+    OpenSandbox(Box<SandboxPlan>),
+    /// The engine has opened the sandbox of the run, has failed to, or has found out that it is
+    /// gone.
+    SandboxChanged(SandboxChange),
     /// Drivers (async tasks that executed the run) have died too often without progress in between.
     CrashLoop,
     /// A dependency of the run is missing. The message says what to configure.
@@ -92,6 +98,30 @@ pub enum RunInput {
     },
     /// A command from outside the run, such as an answer or a message.
     Command(RunCommand),
+}
+
+/// Sandbox that a run opens.
+#[derive(Debug, Clone)]
+pub struct SandboxPlan {
+    /// Facts about a new sandbox, without its id.
+    pub event: SandboxEvent,
+    /// Maximum number of sandboxes that may run concurrently at the provider.
+    pub capacity: u32,
+}
+
+/// What the engine has found out about the sandbox of a run.
+#[derive(Debug, Clone)]
+pub enum SandboxChange {
+    /// The sandbox runs, and the engine is connected to it.
+    Running {
+        /// Identifier that the provider uses for the sandbox.
+        handle: String,
+        isolation: Isolation,
+    },
+    /// The sandbox is stopped.
+    Stopped,
+    /// The sandbox could not be opened or is lost.
+    Failed(SandboxError),
 }
 
 /// A child run that a tool call asks for, ready to be created. The error is a message for the model.

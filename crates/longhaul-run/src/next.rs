@@ -14,6 +14,7 @@ use longhaul_core::time::Timestamp;
 use crate::advance::children::startable_children;
 use crate::advance::conclude::has_ungraded_result;
 use crate::advance::runtime_message::needs_perception_refresh;
+use crate::advance::sandbox::must_open_sandbox;
 use crate::advance::start_wait;
 use crate::decide::decide;
 use crate::decision::DecisionContext;
@@ -38,6 +39,8 @@ pub enum EngineStep {
     UseTools(Vec<ToolCallTask>),
     /// Prepare the child runs that these calls ask for. Nothing is recorded about them yet.
     StartChildren(Vec<ChildRunRequest>),
+    /// Open the sandbox of the run. Nothing is recorded yet about the calls that need it.
+    OpenSandbox,
     /// Prepare the run that grades the result. Nothing is recorded about it yet.
     StartGrading,
     /// Let the model summarize the older part of this conversation. The event that starts the model
@@ -148,6 +151,7 @@ fn children_or_tools_step(run: &Run, calls: &[TrackedCall]) -> EngineStep {
         .map(|call| ChildRunRequest { call: call.id, input: call.arguments().clone() })
         .collect();
     match requests.is_empty() {
+        true if must_open_sandbox(control) => EngineStep::OpenSandbox,
         true => EngineStep::UseTools(tool_call_tasks(run, calls)),
         false => EngineStep::StartChildren(requests),
     }

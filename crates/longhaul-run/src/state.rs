@@ -8,6 +8,7 @@ pub mod call;
 pub mod control;
 pub mod driver;
 pub(crate) mod guards;
+pub mod sandbox;
 pub mod stage;
 pub mod submitters;
 pub mod transcript;

@@ -7,11 +7,11 @@
 //! a step nor starts it twice, and no other run gets the lane in between.
 
 use longhaul_core::change::{
-    BudgetHoldSettlement, OutboxRow, RowChange, RunSchedulingUpdate, SteerStatus, SteerUpdate,
-    TimerKind,
+    BudgetHoldSettlement, OutboxRow, RowChange, RunSchedulingUpdate, SandboxRow, SteerStatus,
+    SteerUpdate, TimerKind,
 };
 use longhaul_core::event::Event;
-use longhaul_core::event::environment::ChainStepStarted;
+use longhaul_core::event::environment::{ChainStepStarted, SandboxEvent};
 use longhaul_core::event::run::{RunCancelled, RunFailed};
 use longhaul_core::event::steer::SteerDropped;
 use longhaul_core::event::tool::ToolInDoubt;
@@ -20,7 +20,9 @@ use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{Epoch, GateId, RunId, SteerId};
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::status::{RunError, RunOutput, Status};
-use longhaul_core::task::{EarliestStart, RunBatchPosition, TaskSource, TaskSpec};
+use longhaul_core::task::{
+    EarliestStart, InheritedSandbox, RunBatchPosition, TaskSource, TaskSpec,
+};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::BudgetAmount;
 
@@ -29,6 +31,8 @@ use crate::decision::{AdvanceResult, BREAK, Decision, RecordResult};
 use crate::policy::in_doubt;
 use crate::policy::rules::in_doubt_policy;
 use crate::state::call::ToolCallState;
+use crate::state::control::ControlState;
+use crate::state::sandbox::RunSandbox;
 use crate::state::stage::RunStage;
 use crate::submit::new_run_from_task;
 
@@ -174,13 +178,30 @@ pub(super) fn create_next_step(decision: &mut Decision<'_>, output: &RunOutput) 
         start: EarliestStart::Now,
         parent: Some(task.root),
         retry_of: None,
+        sandbox: handed_over_sandbox(&decision.control),
         chain: Some(Box::new(position.clone())),
         earlier_submitters: decision.control.submitters.names_except(task.submitter.as_deref()),
         ..TaskSpec::clone(task)
     };
+    let handed_over = next.sandbox.clone();
     let started = ChainStepStarted { step: position.step, agent: step.agent.clone(), run };
     let new = new_run_from_task(run, next)?;
     decision.record_event(Event::ChainStepStarted(started))?;
     decision.add_row_change(RowChange::CreateStep(Box::new(new)));
+    if let Some(sandbox) = handed_over {
+        let now = decision.ctx.now;
+        let row = RunSandbox::inherited(&sandbox).row(run, now);
+        let row = SandboxRow { idle_since: Some(now), ..row };
+        decision.add_row_change(RowChange::SetSandbox(row));
+    }
     Ok(())
+}
+
+/// Returns the sandbox of the run for the next step of its chain. Commands of the next step have
+/// higher epochs than those of this run.
+fn handed_over_sandbox(control: &ControlState) -> Option<Box<InheritedSandbox>> {
+    let RunSandbox { event, state, .. } = control.sandbox.as_deref()?.clone();
+    let earlier_epochs = event.earlier_epochs.saturating_add(control.driver.epoch.0);
+    let event = SandboxEvent { earlier_epochs, ..event };
+    (!state.is_gone()).then(|| Box::new(InheritedSandbox { event, state }))
 }

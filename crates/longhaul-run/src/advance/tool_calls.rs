@@ -23,6 +23,7 @@ use crate::advance::effect_keys::{claim_key, handle_claimed_key, may_claim_key, 
 use crate::advance::finish;
 use crate::advance::gates::{evaluate_call, raise_in_doubt_gate};
 use crate::advance::park::{block_run, park_run, park_with_timer};
+use crate::advance::sandbox::{must_open_sandbox, waits_for_sandbox};
 use crate::advance::steer::answer_question_with_steer;
 use crate::advance::suspension::{raise_question_gates, record_call_resumption};
 use crate::decision::{AdvanceResult, BREAK, CONTINUE, Decision, RecordResult, StepResult};
@@ -72,7 +73,8 @@ pub(super) fn advance_tool_calls(decision: &mut Decision<'_>) -> AdvanceResult {
     });
     let has_call_to_verify =
         has_call(|state| matches!(state, ToolCallState::InDoubt { can_verify: true, .. }));
-    let has_call_for_engine = startable_children(&decision.control).next().is_some()
+    let has_call_for_engine = must_open_sandbox(&decision.control)
+        || startable_children(&decision.control).next().is_some()
         || decision.control.calls_to_give_up().next().is_some();
     match (
         has_result_to_record,
@@ -281,6 +283,7 @@ fn next_startable_tool_call(decision: &Decision<'_>) -> Option<TrackedCall> {
     let (_, ready) = indexed.find(|(index, call)| {
         call.may_start_under_claim(control.driver.epoch)
             && !is_run_agent_call(call)
+            && !waits_for_sandbox(control, call)
             && may_claim_key(decision, call)
             && !control.calls_to_give_up().any(|abandoned| abandoned.id == call.id)
             && may_run_with_earlier(&calls[..*index], call)

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use longhaul_core::change::SandboxState;
 use longhaul_core::event::environment::{
-    BudgetWarned, ChildEnded, ChildStarted, RuleAdded, TimerFired,
+    BudgetWarned, ChildEnded, ChildStarted, RuleAdded, SandboxEvent, TimerFired,
 };
 use longhaul_core::event::steer::{SteerDelivered, SteerDelivery, SteerMessage};
 use longhaul_core::event::tool::ToolOutput;
@@ -21,6 +22,7 @@ use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::check_question_answer;
 use crate::state::call::{PendingTimer, ToolCallState, unfired_timer};
 use crate::state::control::{ControlState, OpenChildRun, QueuedSteer};
+use crate::state::sandbox::RunSandbox;
 use crate::state::stage::{PendingModelCall, RunStage};
 
 impl ControlState {
@@ -50,6 +52,17 @@ impl ControlState {
             if matches!(call.state, ToolCallState::Pending(timer) if timer.fired) {
                 call.state = ToolCallState::Ready;
             }
+        }
+    }
+
+    /// Applies a change of the run's sandbox. A change of an earlier sandbox, such as its deletion,
+    /// has no effect.
+    pub(super) fn apply_sandbox(&mut self, event: &SandboxEvent, state: SandboxState) {
+        let epoch = self.driver.epoch;
+        let is_current = |sandbox: &RunSandbox| sandbox.event.sandbox == event.sandbox;
+        let is_new = state == SandboxState::Creating;
+        if is_new || self.sandbox.as_deref().is_some_and(is_current) {
+            self.sandbox.get_or_insert_default().apply(event, state, epoch);
         }
     }
 

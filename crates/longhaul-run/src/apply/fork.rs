@@ -70,6 +70,8 @@ impl ControlState {
         self.driver = DriverState::default();
         self.stop = StopReasons::default();
         self.people = PeopleState::default();
+        // The sandbox still belongs to the failed run.
+        self.sandbox = None;
         self.attempt.restart(1, self.totals.active);
         self.retries = RetryCounts::default();
         self.guards.reset_for_retry();

@@ -30,6 +30,7 @@ use crate::state::budget::{BudgetState, UsageTotals};
 use crate::state::call::TrackedCall;
 use crate::state::driver::{Activity, Attempt, DriverState};
 use crate::state::guards::Guards;
+use crate::state::sandbox::RunSandbox;
 use crate::state::stage::{
     ConcludingRunState, GradingRounds, PendingModelCall, ProviderOutage, RunStage,
     RunningModelCall, RunningToolCalls, TurnState,
@@ -81,6 +82,8 @@ pub struct ControlState {
     /// Estimated size of the conversation in bytes, from which the budget to reserve for a model
     /// call is computed.
     pub(crate) transcript_bytes: u64,
+    /// Last sandbox of the run. `None` means that no tool call has needed one yet.
+    pub sandbox: Option<Box<RunSandbox>>,
     /// Artifacts of the run's tool calls, which become artifacts of its output. Bounded.
     pub artifacts: Arc<Vec<RawJson>>,
 }
@@ -189,6 +192,7 @@ impl ControlState {
             policy: Arc::new(task.policy.clone()),
             budget: BudgetState { caps: task.policy.budget, ..BudgetState::default() },
             submitters: Submitters::from_task(task),
+            sandbox: task.sandbox.as_deref().map(RunSandbox::inherited),
             ..Self::default()
         }
     }

@@ -1,0 +1,59 @@
+//! The sandbox of a run, in which its tools work.
+
+use longhaul_core::change::{SandboxRow, SandboxState};
+use longhaul_core::event::environment::SandboxEvent;
+use longhaul_core::id::{Epoch, RunId};
+use longhaul_core::task::InheritedSandbox;
+use longhaul_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The last sandbox of a run. An earlier one is replaced when its provider has lost it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSandbox {
+    /// Facts about the sandbox, as in the event of its last change.
+    pub event: SandboxEvent,
+    pub state: SandboxState,
+    /// Epoch of the claim under which the sandbox was last opened. `None` means that the run has
+    /// not opened it, for example because it continues in the sandbox of an earlier step of its
+    /// chain.
+    pub(crate) open_epoch: Option<Epoch>,
+    /// Number of failed attempts to open the sandbox since it last ran.
+    pub(crate) failures: u32,
+}
+
+impl RunSandbox {
+    /// Returns whether tool calls under this claim can start in the sandbox.
+    pub(crate) fn is_open(&self, epoch: Epoch) -> bool {
+        self.state == SandboxState::Running && self.open_epoch == Some(epoch)
+    }
+
+    /// Returns the sandbox that a run takes over from an earlier step of its chain.
+    pub(crate) fn inherited(sandbox: &InheritedSandbox) -> Box<Self> {
+        let InheritedSandbox { event, state } = sandbox.clone();
+        Box::new(Self { event, state, ..Self::default() })
+    }
+
+    /// Applies a change of the sandbox, which the driver with this epoch or another process has
+    /// made.
+    pub(crate) fn apply(&mut self, event: &SandboxEvent, state: SandboxState, epoch: Epoch) {
+        let is_opened = state == SandboxState::Running;
+        let was_opening = matches!(self.state, SandboxState::Creating | SandboxState::Starting);
+        let has_failed = was_opening && matches!(state, SandboxState::Stopped | SandboxState::Lost);
+        self.failures = if is_opened { 0 } else { self.failures + u32::from(has_failed) };
+        self.open_epoch = is_opened.then_some(epoch);
+        self.event = event.clone();
+        self.state = state;
+    }
+
+    /// Returns the store row of the sandbox while the owner uses it.
+    pub(crate) fn row(&self, owner: RunId, now: Timestamp) -> SandboxRow {
+        SandboxRow {
+            event: self.event.clone(),
+            state: self.state,
+            since: now,
+            idle_since: None,
+            owner,
+            owner_ended: false,
+        }
+    }
+}
