@@ -19,6 +19,7 @@ mod perception;
 mod progress;
 pub mod provider_blocks;
 pub(crate) mod run_env;
+mod sandbox;
 mod session;
 mod tool_calls;
 pub(crate) mod truncate;
@@ -37,6 +38,7 @@ use crate::agent::Agent;
 use crate::drive::context::DriveContext;
 use crate::drive::model_call::{compact_conversation, run_model_turn};
 use crate::drive::perception::{prepare_run_prompt, refetch_context};
+use crate::drive::sandbox::open_run_sandbox;
 use crate::drive::session::CommitOutcome;
 use crate::drive::tool_calls::run_tool_calls;
 use crate::error::Result;
@@ -93,6 +95,7 @@ async fn run_drive_loop(services: &Services, assignment: RunAssignment) -> Resul
             EngineStep::AskModel(request) => run_model_turn(&mut ctx, request).await?,
             EngineStep::Compact(request) => compact_conversation(&mut ctx, request).await?,
             EngineStep::StartChildren(requests) => prepare_child_runs(&mut ctx, requests).await?,
+            EngineStep::OpenSandbox => open_run_sandbox(&mut ctx).await?,
             EngineStep::StartGrading => prepare_grading_run(&ctx)?,
             EngineStep::UseTools(tasks) => run_tool_calls(&mut ctx, tasks).await?,
             EngineStep::Advance => Some(RunInput::Advance),

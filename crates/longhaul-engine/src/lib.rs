@@ -17,6 +17,7 @@ pub mod notifier;
 pub mod panics;
 pub mod prompt;
 mod replay;
+pub mod sandboxes;
 pub mod secret;
 pub mod services;
 pub mod shutdown;

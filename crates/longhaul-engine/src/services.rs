@@ -30,6 +30,7 @@ use crate::error::Result;
 use crate::id_gen::{IdGenerator, UuidV7Generator};
 use crate::notifier::DriverNotifier;
 use crate::panics::{guard, with_lock};
+use crate::sandboxes::SandboxRegistry;
 use crate::tools::registry::{RegisteredTool, ToolRegistry};
 
 /// Error when a model name can't be resolved to a model. The message says what to do.
@@ -227,6 +228,8 @@ pub struct Services {
     pub provider_blocks: BlockedProviderCache,
     /// Counters of stuck handlers and stalled runs in this process.
     pub counters: EngineCounters,
+    /// Sandbox providers of this process.
+    pub sandboxes: SandboxRegistry,
     /// Spend caps of the configuration.
     pub caps: SpendCaps,
     /// Agents of this process and its default policies. Set by [`crate::Longhaul::new`].
@@ -282,6 +285,7 @@ impl Services {
             definitions: AgentDefinitionCache::default(),
             provider_blocks: BlockedProviderCache::default(),
             counters: EngineCounters::default(),
+            sandboxes: SandboxRegistry::default(),
             caps: SpendCaps::default(),
             agents: AgentDirectory::default(),
         }

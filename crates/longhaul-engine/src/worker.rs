@@ -15,6 +15,7 @@ use std::sync::Arc;
 use longhaul_core::time::{Millis, Timestamp};
 use tokio::task::JoinSet;
 
+use crate::background::sandboxes::sweep_sandboxes;
 use crate::background::spend_caps::store_cap_limits;
 use crate::background::sweep::{RunRetention, StalledRunDetector, run_maintenance};
 use crate::error::Result;
@@ -100,6 +101,7 @@ impl Worker {
         let mut background_tasks = JoinSet::new();
         background_tasks.spawn(send_heartbeats(heartbeats.clone(), shutdown.clone()));
         background_tasks.spawn(notify_drivers(self.services.clone(), heartbeats.clone()));
+        background_tasks.spawn(sweep_sandboxes(self.services.clone()));
         background_tasks.spawn(restart_maintenance(self.services.clone(), self.options.retention));
         if let Some(longhaul) = self.scheduler.clone() {
             background_tasks.spawn(run_scheduler(longhaul));

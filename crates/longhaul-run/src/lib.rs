@@ -21,6 +21,7 @@ pub mod submit;
 
 pub use advance::children::{CHILD_DEPTH_MAX, CHILDREN_MAX};
 pub use advance::original_result;
+pub use advance::sandbox::change_idle_sandbox;
 pub use decide::decide;
 pub use decision::{DecisionContext, EffectKeyOfOtherCall};
 pub use input::RunInput;

@@ -286,6 +286,11 @@ impl Run {
         self.control.call(call?)?.classification.key.as_ref()
     }
 
+    /// Returns whether a call works in the sandbox of the run.
+    pub fn is_call_sandboxed(&self, call: CallId) -> bool {
+        self.control.call(call).is_some_and(|call| call.classification.sandboxed)
+    }
+
     /// Returns the approval rules for the tool of a call of the model's last reply, in their order.
     pub fn rules_for_tool_of_call(&self, call: CallId) -> Vec<GateRule> {
         let rules = self.control.call(call).map(|call| {

@@ -21,13 +21,13 @@ pub fn is_unsandboxed(agent: &Agent) -> bool {
     sandbox.is_some_and(|sandbox| sandbox.isolation == IsolationLevel::None)
 }
 
-/// Returns an error message if the agent has the shell tool and does not declare that its commands
-/// run unsandboxed.
+/// Returns an error message if the agent has the shell tool and does not say where its commands
+/// run.
 pub fn missing_sandbox_error(agent: &Agent) -> Option<&'static str> {
     let runs = agent.tools.iter().any(|tool| tool == SHELL_TOOL);
-    (runs && !is_unsandboxed(agent)).then_some(
-        "`shell` needs a sandbox, which this build does not support yet: it supports only \
-         `sandbox: { isolation: none }`, which runs commands unsandboxed",
+    (runs && agent.sandbox.is_none()).then_some(
+        "`shell` needs a sandbox: write `sandbox: { provider: local }`, or \
+         `sandbox: { isolation: none }` to run its commands with your own rights",
     )
 }
 

@@ -5,6 +5,7 @@
 //! environment is built.
 
 use longhaul_core::policy::ChildCancelPolicy;
+use longhaul_core::port::sandbox::Isolation;
 use longhaul_core::raw::is_default;
 use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ pub struct Skill {
 }
 
 /// Settings of the sandbox in which the agent's commands run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SandboxConfig {
     /// Name of the sandbox provider. `None` means the project's default provider.
@@ -31,6 +32,9 @@ pub struct SandboxConfig {
     pub image: Option<String>,
     /// How strictly the agent's commands are isolated from the machine.
     pub isolation: IsolationLevel,
+    /// Lowest isolation that the agent accepts. `None` means the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_isolation: Option<Isolation>,
     /// Network access of the sandbox: `none`, `host`, or a list of host names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<String>,
@@ -45,12 +49,32 @@ pub struct SandboxConfig {
     /// agent file sets no time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<Millis>,
+    /// Names of package managers whose downloads are kept for later sandboxes, such as `cargo`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cache: Vec<String>,
+    /// Maximum amount of memory in megabytes. `None` means the provider's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_mb: Option<u64>,
+    /// Maximum number of processors. `None` means the provider's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<f64>,
     /// Persistent disk that is mounted into the sandbox and outlives it. `None` means no such disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<SandboxVolume>,
     /// Whether the agent's secrets are also written to a `.env` file in the sandbox.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub env_file: bool,
+}
+
+impl SandboxConfig {
+    /// Returns the lowest isolation that the agent accepts.
+    pub fn min_isolation(&self) -> Isolation {
+        match self.isolation {
+            IsolationLevel::Sandboxed => self.min_isolation.unwrap_or_default(),
+            IsolationLevel::Container => Isolation::Container,
+            IsolationLevel::None => Isolation::None,
+        }
+    }
 }
 
 /// How strictly the commands of an agent are isolated from the machine.
@@ -60,6 +84,8 @@ pub enum IsolationLevel {
     /// Commands are isolated as much as the sandbox provider supports.
     #[default]
     Sandboxed,
+    /// The worker runs in a container, which is all the isolation that the agent needs.
+    Container,
     /// Commands run without a sandbox. The agent file has to request this explicitly.
     None,
 }

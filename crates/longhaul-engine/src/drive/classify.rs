@@ -174,13 +174,17 @@ async fn classify_resolved_input(
             Err(reason) => call.problem = Some(reason),
         }
     }
+    let has_tool = |is: fn(&dyn Tool) -> bool| registered.tool.as_deref().is_some_and(is);
+    let sandboxed =
+        env.agent.sandbox_config().is_some() && has_tool(|tool| tool.works_in_sandbox());
     let mut rules = env.agent.effects.iter().filter(|rule| effect_rule_matches(rule, &call));
     let declared_class = rules.find_map(|rule| rule.class);
     ToolCallClassification {
         class: declared_class.unwrap_or(call.class),
         can_verify: spec.can_verify,
         in_doubt: spec.in_doubt,
-        may_outlive_worker: registered.tool.as_ref().is_some_and(|tool| tool.may_outlive_worker()),
+        may_outlive_worker: !sandboxed && has_tool(|tool| tool.may_outlive_worker()),
+        sandboxed,
         outputs,
         ..call
     }

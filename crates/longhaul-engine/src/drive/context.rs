@@ -4,7 +4,10 @@
 //! Invariant: the state contains nothing that must survive a crash.
 
 use std::pin::pin;
+use std::sync::Arc;
 
+use longhaul_core::id::CallId;
+use longhaul_core::port::sandbox::Sandbox;
 use longhaul_core::port::store::Claim;
 use longhaul_core::port::tool::RunClaimId;
 use longhaul_core::time::Millis;
@@ -22,6 +25,7 @@ use crate::drive::run_env::{
 use crate::drive::session::{CommitOutcome, RunSession};
 use crate::error::Result;
 use crate::replay::BlobTextCache;
+use crate::sandboxes::ClaimedSandbox;
 use crate::services::Services;
 use crate::shutdown::Shutdown;
 
@@ -40,6 +44,8 @@ pub(super) struct DriveContext {
     /// Agent, models and tools of the run. `None` if they are not loaded, for example because a
     /// tool is missing and the run is blocked.
     pub(super) env: Option<RunEnv>,
+    /// Sandbox of the run, if this driver has opened it.
+    pub(super) sandbox: Option<Arc<ClaimedSandbox>>,
     pub(super) calls: ActiveCalls,
     /// Collector of progress reports of the running tool calls, which passes them on at a limited
     /// rate.
@@ -65,6 +71,7 @@ impl DriveContext {
             shutdown: assignment.shutdown.clone(),
             trial: None,
             env: None,
+            sandbox: None,
             calls: ActiveCalls::default(),
             progress: ProgressThrottle::default(),
             blob_texts: BlobTextCache::default(),
@@ -128,6 +135,13 @@ impl DriveContext {
             Abortable::Done(Abortable::Aborted(_)) | Abortable::Aborted(_) => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Returns the sandbox that a tool call works in. `None` if it works on this machine.
+    pub(super) fn sandbox_of_call(&self, call: CallId) -> Option<Arc<dyn Sandbox>> {
+        let is_sandboxed = self.session.run().is_call_sandboxed(call);
+        let sandbox = self.sandbox.as_ref().filter(|_| is_sandboxed)?;
+        Some(Arc::clone(sandbox) as Arc<dyn Sandbox>)
     }
 
     /// Releases the crash limiter permits once the run has made progress.

@@ -410,13 +410,17 @@ pub(crate) fn compile_output_schema(agent: &Agent) -> Result<Option<OutputSchema
 
 /// Rejects a tool that runs without a sandbox, unless the agent file allows it explicitly.
 fn check_sandbox_requirement(agent: &Agent, tool: &RegisteredTool) -> Result<(), RunBlocker> {
-    if !tool.is_unsandboxed() || is_unsandboxed(agent) {
+    let works_in_sandbox = || {
+        let tool = tool.tool.as_ref();
+        agent.sandbox_config().is_some() && tool.is_some_and(|tool| tool.works_in_sandbox())
+    };
+    if !tool.is_unsandboxed() || is_unsandboxed(agent) || works_in_sandbox() {
         return Ok(());
     }
     Err(RunBlocker::permanent(format!(
-        "Agent `{}` uses the tool `{}`, which runs unsandboxed on this machine: this build has \
-         no sandboxes yet. To allow this, write `sandbox: {{ isolation: none }}` into \
-         the agent's file, cancel this run, which keeps the agent version it started with, and submit the \
+        "Agent `{}` uses the tool `{}`, which does not work in a \
+         sandbox. To allow it on this machine, write `sandbox: {{ isolation: none }}` into the \
+         agent's file, cancel this run, which keeps the agent version it started with, and submit the \
          task again.",
         agent.name,
         tool.spec().name

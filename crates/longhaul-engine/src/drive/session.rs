@@ -234,6 +234,10 @@ impl RunSession {
                 ctx.add_taken_key(retry_while_busy(clock, load).await?);
             }
             AppendRefusalReason::KeyNotHeld => ctx.forget_taken_keys(),
+            AppendRefusalReason::NoSlot => {
+                ctx.no_sandbox_slot = true;
+                self.services.sandboxes.changed.notify_one();
+            }
             reason => {
                 let reason = format!("the store refused an append to the journal: {reason:?}");
                 return Err(Error::Internal { run: self.run.id(), reason });

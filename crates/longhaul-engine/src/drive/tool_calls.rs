@@ -12,10 +12,11 @@ use std::pin::pin;
 use longhaul_core::change::Blob;
 use longhaul_core::event::tool::{ToolVerified, VerifyOutcome};
 use longhaul_core::port::redact::Redact;
+use longhaul_core::port::sandbox::SandboxError;
 use longhaul_core::port::tool::{SuspendedCallWait, SuspendedToolCall, ToolFailure};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::{Clock, Millis};
-use longhaul_run::input::{ToolCallResult, ToolCallStatus};
+use longhaul_run::input::{SandboxChange, ToolCallResult, ToolCallStatus};
 use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::{Run, RunInput};
 use serde_json::Value;
@@ -67,6 +68,11 @@ pub(super) async fn run_tool_calls(
     for report in ctx.progress.take_unjournaled_reports() {
         let Ok(CommitOutcome::Applied) = ctx.session.commit_durable(report).await else { break };
     }
+    if ctx.sandbox.as_ref().is_some_and(|sandbox| sandbox.is_lost()) {
+        ctx.sandbox = None;
+        let lost = SandboxChange::Failed(SandboxError::NotFound);
+        ctx.session.commit_durable(RunInput::SandboxChanged(lost)).await?;
+    }
     let Some(ended) = finished.filter(|ended| !ended.is_empty()) else { return Ok(None) };
     let elapsed = ctx.services.clock.monotonic_time().minus(since);
     let (run, redact) = (ctx.session.run(), &*ctx.services.redact);
@@ -94,6 +100,7 @@ async fn try_start_tool_calls(ctx: &mut DriveContext, tasks: Vec<ToolCallTask>) 
         let mut tool_ctx = env.tool_context(ctx.session.run(), task.call, epoch);
         tool_ctx.attempt = task.attempt;
         tool_ctx.progress = ctx.progress.reporter(task.call, &ctx.services.redact);
+        tool_ctx.sandbox = ctx.sandbox_of_call(task.call);
         let registered = env.tool(task.tool.as_str());
         let tool = registered.and_then(|registered| registered.tool.clone());
         let (Some(registered), Some(tool)) = (registered, tool) else {
@@ -273,7 +280,9 @@ fn start_verification(
     let clock = ctx.services.clock.clone();
     let registered = ctx.env.as_ref().and_then(|env| {
         let registered = env.tool(task.tool.as_str())?;
-        let tool_ctx = env.tool_context(ctx.session.run(), task.call, ctx.session.claim().epoch);
+        let mut tool_ctx =
+            env.tool_context(ctx.session.run(), task.call, ctx.session.claim().epoch);
+        tool_ctx.sandbox = ctx.sandbox_of_call(task.call);
         Some((env.clone(), registered.clone(), registered.tool.clone()?, tool_ctx))
     });
     let (run, input) = (ctx.session.run().id(), task.input.clone());

@@ -191,6 +191,7 @@ fn model_request_of_step(run: &Run, step: EngineStep) -> Option<ModelRequest> {
         | EngineStep::RefreshPerception
         | EngineStep::UseTools(_)
         | EngineStep::StartChildren(_)
+        | EngineStep::OpenSandbox
         | EngineStep::StartGrading
         | EngineStep::Advance
         | EngineStep::Idle => None,

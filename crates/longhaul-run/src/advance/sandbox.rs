@@ -4,13 +4,13 @@
 //! Invariant: no tool call starts in a sandbox before the journal says that the sandbox runs under
 //! the same claim.
 
-use longhaul_core::change::{RowChange, SandboxRow, SandboxSlot, SandboxState};
+use longhaul_core::change::{JournalBatch, RowChange, SandboxRow, SandboxSlot, SandboxState};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::SandboxEvent;
 use longhaul_core::id::SandboxId;
 use longhaul_core::policy::retry::with_jitter;
 use longhaul_core::port::sandbox::SandboxError;
-use longhaul_core::time::Millis;
+use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::wait::WaitReason;
 
 use crate::advance::children::{is_run_agent_call, may_run_with_earlier};
@@ -101,9 +101,17 @@ pub(crate) fn record_sandbox_change(
             record_sandbox_state(decision, with_reason(event.reason.clone()), SandboxState::Stopped)
         }
         SandboxChange::Failed(error) => {
-            let is_lost = error == SandboxError::NotFound || state == SandboxState::Creating;
-            let state = if is_lost { SandboxState::Lost } else { SandboxState::Stopped };
-            record_sandbox_state(decision, with_reason(Some(error.to_string())), state)?;
+            let new_state = match (&error, state) {
+                (SandboxError::NotFound, _) => Some(SandboxState::Lost),
+                // The request may have had an effect, so the slot is kept.
+                (SandboxError::Unavailable(_), _) => None,
+                (_, SandboxState::Creating) => Some(SandboxState::Lost),
+                (_, SandboxState::Starting) => Some(SandboxState::Stopped),
+                (_, _) => None,
+            };
+            if let Some(state) = new_state {
+                record_sandbox_state(decision, with_reason(Some(error.to_string())), state)?;
+            }
             wait_after_failure(decision, &error)
         }
     }
@@ -171,8 +179,24 @@ pub(crate) fn mark_idle_sandbox(decision: &mut Decision<'_>) {
     }
 }
 
+/// Returns the row of an idle sandbox that has reached a new state for this reason, and the changes
+/// to record if the owner has not ended. The process that records them does not drive the owner.
+pub fn change_idle_sandbox(
+    row: &SandboxRow,
+    state: SandboxState,
+    (now, reason): (Timestamp, Option<String>),
+) -> (SandboxRow, JournalBatch) {
+    let event = SandboxEvent { reason, ..row.event.clone() };
+    let row = SandboxRow { event: event.clone(), state, since: now, ..row.clone() };
+    let mut changes = vec![RowChange::SetSandbox(row.clone())];
+    if !state.holds_slot() {
+        changes.push(RowChange::ReleaseSlot(event.sandbox));
+    }
+    (row, JournalBatch { events: vec![sandbox_event(event, state)], changes })
+}
+
 /// Returns the event that tells that a sandbox has reached a state.
-pub fn sandbox_event(event: SandboxEvent, state: SandboxState) -> Event {
+fn sandbox_event(event: SandboxEvent, state: SandboxState) -> Event {
     match state {
         SandboxState::Creating => Event::SandboxCreating(event),
         SandboxState::Starting => Event::SandboxStarting(event),

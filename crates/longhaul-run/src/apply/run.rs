@@ -53,6 +53,11 @@ impl ControlState {
         } else if let RunStage::Concluding(concluding) = &mut self.stage {
             concluding.timer = sleep.or(concluding.timer);
         }
+        if let (WaitReason::SandboxSlot, Some(_), Some(sandbox)) =
+            (&data.wait, data.timer, &mut self.sandbox)
+        {
+            sandbox.failures += 1;
+        }
         self.driver.activity = Activity::Parked { wait: data.wait.clone(), timer: data.timer };
         NO_MESSAGES
     }

@@ -17,7 +17,7 @@ pub struct RunSandbox {
     /// not opened it, for example because it continues in the sandbox of an earlier step of its
     /// chain.
     pub(crate) open_epoch: Option<Epoch>,
-    /// Number of failed attempts to open the sandbox since it last ran.
+    /// Number of waits after failed attempts to open the sandbox since it last ran.
     pub(crate) failures: u32,
 }
 
@@ -37,9 +37,9 @@ impl RunSandbox {
     /// made.
     pub(crate) fn apply(&mut self, event: &SandboxEvent, state: SandboxState, epoch: Epoch) {
         let is_opened = state == SandboxState::Running;
-        let was_opening = matches!(self.state, SandboxState::Creating | SandboxState::Starting);
-        let has_failed = was_opening && matches!(state, SandboxState::Stopped | SandboxState::Lost);
-        self.failures = if is_opened { 0 } else { self.failures + u32::from(has_failed) };
+        if is_opened {
+            self.failures = 0;
+        }
         self.open_epoch = is_opened.then_some(epoch);
         self.event = event.clone();
         self.state = state;
