@@ -16,6 +16,7 @@ pub mod external_world;
 pub mod journals;
 pub mod kill;
 pub mod rng;
+pub mod sandboxes;
 pub mod scenario;
 pub mod script;
 pub mod seeds;

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt::Debug;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,9 +14,11 @@ use serde_json::Value;
 use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::effect_facts::PredictedEffects;
+use longhaul_core::port::sandbox::Sandbox;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::time::Millis;
 
+use crate::sandbox_copy::SandboxCopy;
 use crate::typed::{TypedToolError, parse_input, tool_spec};
 
 /// Default timeout of a call of a built-in tool. It is far longer than disk access takes.
@@ -35,6 +38,15 @@ pub(crate) trait DiskTool: Send + Sync + Debug + 'static {
     const DESCRIPTION: &'static str;
 
     const CLASS: EffectClass;
+
+    /// Returns the tool for the sandbox whose work folder this is. `None` means that the tool does
+    /// not work in sandboxes.
+    fn in_sandbox(&self, _work_folder: PathBuf) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
 
     /// Whether `verify` is implemented.
     const VERIFIES: bool = false;
@@ -88,31 +100,72 @@ impl<T: DiskTool> Tool for DiskToolAdapter<T> {
         self.tool.rule_match_texts(input)
     }
 
+    fn works_in_sandbox(&self) -> bool {
+        self.tool.in_sandbox(PathBuf::new()).is_some()
+    }
+
     async fn predict_effects(&self, input: &Value, ctx: &ToolContext) -> PredictedEffects {
-        let Ok(input) = T::Input::deserialize(input) else {
+        let parsed = T::Input::deserialize(input);
+        let (Ok(input), Ok(tool)) = (parsed, self.tool_for_call(ctx, None)) else {
             return PredictedEffects::default();
         };
-        let (tool, ctx) = (Arc::clone(&self.tool), ctx.clone());
+        let ctx = ctx.clone();
         let predict = run_on_blocking_thread(move || Ok(tool.predict_effects(input, &ctx)));
         predict.await.unwrap_or_default()
     }
 
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        let failure = |reason: Reason| ToolFailure::new(format!("{}: {reason}.", T::FAILURE));
+        let path = input["path"].as_str().unwrap_or_default().to_owned();
         let input = parse_input(&self.spec, input)?;
-        let (tool, ctx) = (Arc::clone(&self.tool), ctx.clone());
-        let failure = |reason| ToolFailure::new(format!("{}: {reason}.", T::FAILURE));
-        run_on_blocking_thread(move || tool.call(input, &ctx).map_err(failure)).await
+        let copy = match remote_sandbox(ctx) {
+            Some(sandbox) => Some(SandboxCopy::download(sandbox, &path).await.map_err(failure)?),
+            None => None,
+        };
+        let folder = copy.as_ref().map(SandboxCopy::work_folder);
+        let (tool, ctx) = (self.tool_for_call(ctx, folder)?, ctx.clone());
+        let output =
+            run_on_blocking_thread(move || tool.call(input, &ctx).map_err(failure)).await?;
+        if let Some(copy) = copy.filter(|_| T::CLASS != EffectClass::Pure) {
+            copy.upload().await.map_err(|error| {
+                ToolFailure::with_possible_effect(format!("{}: {error}.", T::FAILURE))
+            })?;
+        }
+        Ok(output)
     }
 
-    async fn verify(&self, input: Value, _ctx: &ToolContext) -> VerifyOutcome {
+    async fn verify(&self, input: Value, ctx: &ToolContext) -> VerifyOutcome {
         let Ok(input) = T::Input::deserialize(input) else {
             // An input that can't be parsed changes nothing.
             return VerifyOutcome::NotHappened;
         };
-        let tool = Arc::clone(&self.tool);
+        let Ok(tool) = self.tool_for_call(ctx, None) else { return VerifyOutcome::Unknown };
         let verify = run_on_blocking_thread(move || Ok(tool.verify(input)));
         verify.await.unwrap_or(VerifyOutcome::Unknown)
     }
+}
+
+impl<T: DiskTool> DiskToolAdapter<T> {
+    /// Returns the tool for a call: the one for the sandbox that the call works in, if there is one.
+    /// `copied_folder` is a copy of the work folder of a sandbox on another machine.
+    fn tool_for_call(
+        &self,
+        ctx: &ToolContext,
+        copied_folder: Option<PathBuf>,
+    ) -> Result<Arc<T>, ToolFailure> {
+        let Some(sandbox) = &ctx.sandbox else { return Ok(Arc::clone(&self.tool)) };
+        let own_folder = || sandbox.workspace_dir().map(Path::to_owned);
+        let tool =
+            copied_folder.or_else(own_folder).and_then(|folder| self.tool.in_sandbox(folder));
+        tool.map(Arc::new).ok_or_else(|| {
+            ToolFailure::new(format!("{}: it does not work in this sandbox.", T::FAILURE))
+        })
+    }
+}
+
+/// Returns the sandbox of a call, if its work folder is not a directory of this machine.
+fn remote_sandbox(ctx: &ToolContext) -> Option<Arc<dyn Sandbox>> {
+    ctx.sandbox.clone().filter(|sandbox| sandbox.workspace_dir().is_none())
 }
 
 /// Runs the closure `work` on a thread that may block.

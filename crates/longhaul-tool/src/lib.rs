@@ -19,6 +19,7 @@ pub mod message;
 pub mod outbound;
 mod prediction;
 mod safe_dir;
+mod sandbox_copy;
 mod shell;
 mod skill;
 pub mod typed;

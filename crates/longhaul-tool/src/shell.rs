@@ -1,12 +1,14 @@
-//! The tool `shell`, which runs a command line with `/bin/sh -c` in the workspace.
+//! The tool `shell`, which runs a command line with `/bin/sh -c`, in the sandbox of the run or in the
+//! workspace of this machine.
 //!
-//! This is not a sandbox: a command can access whatever the user of this process can. So only
-//! agents with `isolation: none` in their file have this tool, and rules on commands are no
-//! security boundary.
+//! Without a sandbox, a command can access whatever the user of this process can. So only agents with
+//! `isolation: none` in their file run commands in this way. Rules on commands are no security
+//! boundary.
 //!
 //! Invariant: the environment of a command contains none of our secrets.
 
 mod process;
+mod sandboxed;
 mod split;
 
 use std::collections::BTreeSet;
@@ -29,6 +31,7 @@ use crate::files::path::join_parts;
 use crate::files::protected::PathAccess;
 use crate::files::workspace::{Workspace, fs_error_message};
 use crate::shell::process::ShellProcess;
+use crate::shell::sandboxed::run_in_sandbox;
 use crate::typed::{TypedToolError, parse_input, tool_spec};
 
 /// Default timeout of a command in seconds.
@@ -147,6 +150,10 @@ impl Tool for ShellTool {
         true
     }
 
+    fn works_in_sandbox(&self) -> bool {
+        true
+    }
+
     async fn call(&self, input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let input: ShellInput = parse_input(&self.spec, input)?;
         if input.command.trim().is_empty() {
@@ -159,6 +166,9 @@ impl Tool for ShellTool {
         }
         if input.command.contains('\0') {
             return Err(shell_failure("the command contains a NUL character"));
+        }
+        if let Some(sandbox) = &ctx.sandbox {
+            return run_in_sandbox(sandbox, input, (ctx, &*self.workspace.clock)).await;
         }
         let folder = self.working_dir(input.cwd.as_deref())?;
         let mut command = tokio::process::Command::new("/bin/sh");

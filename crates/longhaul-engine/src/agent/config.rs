@@ -5,6 +5,7 @@
 //! environment is built.
 
 use longhaul_core::policy::ChildCancelPolicy;
+use longhaul_core::policy::effect_facts::ANY_HOST;
 use longhaul_core::port::sandbox::Isolation;
 use longhaul_core::raw::is_default;
 use longhaul_core::time::Millis;
@@ -67,6 +68,15 @@ pub struct SandboxConfig {
 }
 
 impl SandboxConfig {
+    /// Returns the hosts that programs in the sandbox can reach, for people who approve a command.
+    pub fn reachable_hosts(&self) -> Vec<String> {
+        match &self.network[..] {
+            [only] if only == "none" => Vec::new(),
+            [only] if only == "host" => vec![ANY_HOST.to_owned()],
+            hosts => hosts.to_vec(),
+        }
+    }
+
     /// Returns the lowest isolation that the agent accepts.
     pub fn min_isolation(&self) -> Isolation {
         match self.isolation {

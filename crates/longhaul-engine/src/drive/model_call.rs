@@ -14,6 +14,7 @@ use longhaul_core::event::turn::{ModelCallPurpose, OutputCheckResult, ToolCallCl
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::{Message, StopReason};
 use longhaul_core::port::model::{Model, ModelRequest, ModelResponse};
+use longhaul_core::port::sandbox::Sandbox;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
@@ -66,7 +67,8 @@ pub(super) async fn run_model_turn(
     let (mut calls, output_check) = classify_and_check(env, run, &reply).await?;
     let RedactedReply { response, active, .. } = reply;
     add_remembered_approvals(&ctx.services, run.task(), &mut calls).await?;
-    add_effect_facts((env, run), &ctx.services.redact, &response.reply, &mut calls).await;
+    let sandbox = ctx.sandbox.clone().map(|sandbox| sandbox as Arc<dyn Sandbox>);
+    add_effect_facts((env, run, sandbox), &ctx.services.redact, &response.reply, &mut calls).await;
     let reply = ModelReply { response, calls, output_check, active };
     Ok(Some(RunInput::ModelReplied(Box::new(reply))))
 }

@@ -20,6 +20,7 @@ use longhaul_core::policy::effect_facts::{
     PredictedFileChange,
 };
 use longhaul_core::port::redact::Redact;
+use longhaul_core::port::sandbox::Sandbox;
 use longhaul_core::time::Millis;
 use longhaul_run::{Run, needs_approval};
 use similar::{ChangeTag, TextDiff};
@@ -41,7 +42,7 @@ const REVERSE_DIFF: &str = "apply the diff in reverse (patch -R -p1)";
 /// Adds the effect facts (what a call would change, such as a diff) to those calls of a reply that
 /// a person has to approve. Nothing is computed for the other calls.
 pub(crate) async fn add_effect_facts(
-    (env, run): (&RunEnv, &Run),
+    (env, run, sandbox): (&RunEnv, &Run, Option<Arc<dyn Sandbox>>),
     redact: &Arc<dyn Redact>,
     reply: &Reply,
     calls: &mut [ToolCallClassification],
@@ -51,7 +52,8 @@ pub(crate) async fn add_effect_facts(
     let work = gated_calls.map(async |(index, (call, classification))| {
         let id = CallId { turn: run.control().turn(), index };
         let facts = async {
-            let predicted = predict_effects((env, run), id, call).await?;
+            let sandbox = (classification.sandboxed, sandbox.clone());
+            let predicted = predict_effects((env, run, sandbox), id, call).await?;
             effect_facts(predicted, Arc::clone(redact)).await
         };
         classification.facts = tokio::select! {
@@ -65,7 +67,7 @@ pub(crate) async fn add_effect_facts(
 
 /// Asks the tool of a call what the call would change. `None` means that the changes are not known.
 async fn predict_effects(
-    (env, run): (&RunEnv, &Run),
+    (env, run, (is_sandboxed, sandbox)): (&RunEnv, &Run, (bool, Option<Arc<dyn Sandbox>>)),
     id: CallId,
     call: &ToolCall,
 ) -> Option<PredictedEffects> {
@@ -73,10 +75,18 @@ async fn predict_effects(
     let tool = registered.tool.as_ref()?;
     let input = env.resolve_tool_input(run.id(), registered, call.input.to_value());
     let (input, _) = input.await.ok()?;
-    let ctx = env.tool_context(run, id, Epoch::default());
+    let mut ctx = env.tool_context(run, id, Epoch::default());
+    if is_sandboxed {
+        // Without the sandbox, the tool would look at the files of this machine.
+        ctx.sandbox = Some(sandbox?);
+    }
     // A tool that panics knows nothing. The call itself is still possible.
     let predicted = AssertUnwindSafe(tool.predict_effects(&input, &ctx)).catch_unwind().await;
-    predicted.ok().filter(|effects| *effects != PredictedEffects::default())
+    let mut predicted = predicted.ok().filter(|effects| *effects != PredictedEffects::default())?;
+    if let Some(config) = env.agent.sandbox_config().filter(|_| is_sandboxed) {
+        predicted.network = predicted.network.map(|_| config.reachable_hosts());
+    }
+    Some(predicted)
 }
 
 /// Returns the facts that an approval shows about the predicted effects of a call, without secrets.

@@ -174,6 +174,7 @@ impl TestServerBuilder {
             counters: EngineCounters::default(),
             caps: SpendCaps::new(self.caps.clone()).unwrap(),
             agents: AgentDirectory::default(),
+            sandboxes: Default::default(),
         }
     }
 

@@ -40,6 +40,7 @@ use crate::sim::SimError;
 use crate::sim::caps::current_caps;
 use crate::sim::children::{prepare_children, prepare_grading};
 use crate::sim::external_world::{ExternalWorld, ModelCall, ToolEffect};
+use crate::sim::sandboxes::open_sim_sandbox;
 use crate::sim::script::{PRICING, Script, classify};
 use crate::sim::suspended_calls;
 
@@ -206,6 +207,7 @@ impl ReferenceDriver {
             EngineStep::StartGrading => {
                 DriverStage::Committing(prepare_grading(run, &self.services.world)?)
             }
+            EngineStep::OpenSandbox => DriverStage::Committing(open_sim_sandbox(run)),
             EngineStep::UseTools(tasks) => DriverStage::RunningTools(tasks, Vec::new()),
             EngineStep::Advance => DriverStage::Committing(RunInput::Advance),
             EngineStep::Idle => return Ok(DriveProgress::Done),

@@ -2,6 +2,8 @@
 //!
 //! Invariant: an ambiguous edit is rejected, and the line endings of the file are kept.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -46,6 +48,10 @@ impl DiskTool for EditFileTool {
     const CLASS: EffectClass = EffectClass::Once;
     const VERIFIES: bool = true;
     const FAILURE: &'static str = "Nothing was edited";
+
+    fn in_sandbox(&self, work_folder: PathBuf) -> Option<Self> {
+        Some(Self(self.0.in_sandbox(work_folder)))
+    }
 
     fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         self.0.rule_match_texts(input)

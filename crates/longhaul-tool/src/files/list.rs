@@ -3,6 +3,7 @@
 //! Invariant: the output is limited and says what was left out.
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 use rustix::fs::FileType;
 use schemars::JsonSchema;
@@ -45,6 +46,10 @@ impl DiskTool for ListFilesTool {
         matching files in this folder and all below it. Shows at most 1000.";
     const CLASS: EffectClass = EffectClass::Pure;
     const FAILURE: &'static str = "Nothing was listed";
+
+    fn in_sandbox(&self, work_folder: PathBuf) -> Option<Self> {
+        Some(Self(self.0.in_sandbox(work_folder)))
+    }
 
     /// Returns the folder as the text that approval rules match; `.` means the whole workspace.
     fn rule_match_texts(&self, input: &Value) -> Vec<String> {

@@ -2,6 +2,8 @@
 //!
 //! Invariant: the output is limited and says how much is left.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -53,6 +55,10 @@ impl DiskTool for ReadFileTool {
         part of the file. The last line says how many lines there are.";
     const CLASS: EffectClass = EffectClass::Pure;
     const FAILURE: &'static str = "The file was not read";
+
+    fn in_sandbox(&self, work_folder: PathBuf) -> Option<Self> {
+        Some(Self(self.0.in_sandbox(work_folder)))
+    }
 
     fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         self.0.rule_match_texts(input)

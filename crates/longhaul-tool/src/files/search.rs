@@ -4,6 +4,7 @@
 //! not searched.
 
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 
 use regex::{Regex, RegexBuilder};
 use rustix::fs::FileType;
@@ -68,6 +69,10 @@ impl DiskTool for SearchFilesTool {
         first match.";
     const CLASS: EffectClass = EffectClass::Pure;
     const FAILURE: &'static str = "Nothing was searched";
+
+    fn in_sandbox(&self, work_folder: PathBuf) -> Option<Self> {
+        Some(Self(self.0.in_sandbox(work_folder)))
+    }
 
     /// Returns the folder or file as the text that approval rules match; `.` means the whole
     /// workspace.

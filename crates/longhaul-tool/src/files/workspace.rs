@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_core::policy::effect_facts::{FileContent, PredictedEffects};
+use longhaul_core::port::sandbox::WORKSPACE;
 use longhaul_core::time::Clock;
 use serde_json::Value;
 
@@ -53,6 +54,16 @@ impl Workspace {
             dir: SafeDir::new(root).with_protected_paths(protected),
             roots: roots.into(),
             clock,
+        }
+    }
+
+    /// Returns the workspace that is the work folder of a sandbox.
+    pub(crate) fn in_sandbox(&self, work_folder: PathBuf) -> Self {
+        Self {
+            dir: SafeDir::new(work_folder),
+            roots: [PathBuf::from(WORKSPACE)].into(),
+            protected: [].into(),
+            clock: Arc::clone(&self.clock),
         }
     }
 

@@ -3,6 +3,8 @@
 //! Invariant: a file is written completely or not at all. Repeating a call with the same input has
 //! no further effect.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -39,6 +41,10 @@ impl DiskTool for WriteFileTool {
         creates it, or replaces its content. To change a part of a file use edit_file.";
     const CLASS: EffectClass = EffectClass::Keyed;
     const FAILURE: &'static str = "The file was not written";
+
+    fn in_sandbox(&self, work_folder: PathBuf) -> Option<Self> {
+        Some(Self(self.0.in_sandbox(work_folder)))
+    }
 
     fn rule_match_texts(&self, input: &Value) -> Vec<String> {
         self.0.rule_match_texts(input)

@@ -19,11 +19,11 @@ use crate::command::{CapturedOutput, ProcessGroup, ProgramExit, within_pipe_grac
 
 /// Maximum number of bytes kept of a command's output, half of them from the beginning. With the
 /// notes that we add, the result stays below the 10 MiB limit for a stored tool output.
-const OUTPUT_BYTES_MAX: usize = 10 * 1024 * 1024 - 64 * 1024;
+pub(super) const OUTPUT_BYTES_MAX: usize = 10 * 1024 * 1024 - 64 * 1024;
 /// Interval of progress reports during a command.
-const REPORT_INTERVAL: Millis = Millis::from_secs(1);
+pub(super) const REPORT_INTERVAL: Millis = Millis::from_secs(1);
 /// Maximum length of an output line in a progress report, in bytes.
-const LINE_BYTES_MAX: usize = 200;
+pub(super) const LINE_BYTES_MAX: usize = 200;
 
 /// Capacity of the output pipe in bytes.
 const PIPE_BYTES: usize = 64 * 1024;
@@ -135,7 +135,7 @@ impl Drop for ShellProcess {
 
 /// Returns the output as text. If some of it was dropped, the last line says so, because a model is
 /// shown the end of a long result and not the place where something is missing.
-fn text_with_loss_note(output: &CapturedOutput) -> String {
+pub(super) fn text_with_loss_note(output: &CapturedOutput) -> String {
     let mut text = output.text_with_gap_note();
     if let Some((head_bytes, tail_bytes)) = output.kept_sizes() {
         if !text.ends_with('\n') {
@@ -153,6 +153,17 @@ fn text_with_loss_note(output: &CapturedOutput) -> String {
 
 /// Returns the output as text, with a note about how the command ended.
 fn command_result_text(output: &CapturedOutput, exit: ProgramExit) -> String {
+    let exit_text = match exit {
+        ProgramExit::Code(code) => format!("exit {code}"),
+        ProgramExit::Signal(_) | ProgramExit::TimedOut(_) | ProgramExit::OutputLimit(_) => {
+            format!("the command {exit}")
+        }
+    };
+    result_text(output, exit_text)
+}
+
+/// Returns the output as text, followed by this text about how the command ended.
+pub(super) fn result_text(output: &CapturedOutput, exit_text: String) -> String {
     let mut text = text_with_loss_note(output);
     if text.is_empty() {
         text.push_str("[The command printed nothing.]");
@@ -160,11 +171,5 @@ fn command_result_text(output: &CapturedOutput, exit: ProgramExit) -> String {
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    match exit {
-        ProgramExit::Code(code) => text.push_str(&format!("exit {code}")),
-        ProgramExit::Signal(_) | ProgramExit::TimedOut(_) | ProgramExit::OutputLimit(_) => {
-            text.push_str(&format!("the command {exit}"))
-        }
-    }
-    text
+    text + &exit_text
 }
