@@ -104,6 +104,7 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
         provider_blocks: longhaul_engine::drive::provider_blocks::BlockedProviderCache::default(),
         counters: EngineCounters::default(),
         caps: SpendCaps::new(sim_services.caps.clone()).unwrap(),
+        sandboxes: Default::default(),
         agents: AgentDirectory::new(agents, RunPolicyDefaults::default()),
     };
     EngineProcess::new(services, ctx, yielding)

@@ -128,6 +128,7 @@ impl TestRun {
                 let options = (pick.is_multiple_of(2), problem);
                 self.prepared_children(calls.iter().map(String::as_str), options)
             }
+            EngineStep::OpenSandbox => inputs::sandbox_opened(&self.run),
             EngineStep::StartGrading => {
                 self.prepared_grading(pick.is_multiple_of(9).then_some("there is no model"))
             }

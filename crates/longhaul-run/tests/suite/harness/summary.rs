@@ -179,6 +179,7 @@ impl TestRun {
             step @ (EngineStep::Prepare
             | EngineStep::RefreshPerception
             | EngineStep::StartGrading
+            | EngineStep::OpenSandbox
             | EngineStep::Advance
             | EngineStep::Idle) => format!("{step:?}").to_lowercase(),
         }
