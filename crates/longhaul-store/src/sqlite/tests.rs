@@ -28,6 +28,7 @@ use crate::sqlite::rule::{
 };
 use crate::sqlite::run_row::{SELECT_BATCH_RUNS, select_run_rows_statement};
 use crate::sqlite::schedule::select_due_schedules_sql;
+use crate::sqlite::slot::SELECT_SLOT_QUEUE;
 use crate::sqlite::timer::SELECT_DUE_TIMERS;
 use crate::sqlite::token::{CONSUME_TOKEN, DELETE_EXPIRED_TOKENS, SELECT_TOKEN};
 use crate::sqlite::{connect, schema};
@@ -53,6 +54,11 @@ fn the_queue_of_a_budget_is_read_in_its_order() {
     let head = "SEARCH h USING PRIMARY KEY (run=?)";
     let run = "SEARCH r USING INDEX sqlite_autoindex_run_1 (id=?)";
     check_query_plan(SELECT_QUEUE, &[queue, head, run]);
+}
+
+#[test]
+fn the_queue_for_slots_is_read_from_its_index() {
+    check_query_plan(SELECT_SLOT_QUEUE, &[]);
 }
 
 #[test]
