@@ -35,7 +35,7 @@ pub async fn a_slot_is_kept_for_a_woken_run(fixture: StoreFixture) {
 }
 
 /// A woken run that ends, is paused or waits for something else passes its slot on. So does a run
-/// that waits for a slot again, but it stays in the queue.
+/// that waits for a slot again, but it remains in the queue.
 pub async fn a_woken_run_that_needs_no_slot_passes_it_on(fixture: StoreFixture) {
     let (mut holder, [first, _]) = occupy_slots(&fixture).await;
     let mut waiting = Vec::new();
@@ -43,14 +43,13 @@ pub async fn a_woken_run_that_needs_no_slot_passes_it_on(fixture: StoreFixture) 
         waiting.push(queue_run(&fixture, |_| {}).await);
     }
     release(&mut holder, first).await;
-    let batches =
-        [cancel_batch(), pause_batch(), park_batch("approval"), park_batch("sandbox_slot")];
+    let batches = [cancel_batch(), pause_batch(), park_batch("budget"), park_batch("sandbox_slot")];
     for (index, batch) in batches.into_iter().enumerate() {
-        let stays = index == 3;
+        let is_queued = index == 3;
         let mut woken = claim_woken_run(&fixture, waiting[index]).await;
         woken.append_ok(batch).await;
         assert_eq!(woken_runs(&fixture).await, [waiting[index + 1]]);
-        assert_eq!(position(&fixture, waiting[index]).await, stays.then_some(2));
+        assert_eq!(position(&fixture, waiting[index]).await, is_queued.then_some(2));
         assert_eq!(queue(&fixture, 2).await.woken, 1);
         fixture.assert_consistent().await;
     }
@@ -64,7 +63,7 @@ pub async fn a_woken_run_that_needs_no_slot_passes_it_on(fixture: StoreFixture) 
 /// A run that leaves the queue without having been woken wakes nobody.
 pub async fn a_waiting_run_leaves_the_queue(fixture: StoreFixture) {
     let (mut holder, [first, _]) = occupy_slots(&fixture).await;
-    for batch in [cancel_batch(), pause_batch(), park_batch("approval")] {
+    for batch in [cancel_batch(), pause_batch(), park_batch("budget")] {
         let mut waiting = fixture.open_and_claim(|task| task.priority = 9).await;
         assert_appended(&waiting.change(RowChange::QueueForSlot("local".to_owned())).await);
         waiting.append_ok(batch).await;
