@@ -100,7 +100,10 @@ impl SandboxSweeper {
         for result in futures_util::future::join_all(actions).await {
             result?;
         }
-        self.reconcile(services, &**provider, rows).await;
+        // A provider that is not used is not opened for this.
+        if !rows.is_empty() {
+            self.reconcile(services, &**provider, rows).await;
+        }
         Ok(())
     }
 
@@ -211,26 +214,42 @@ async fn perform(
     (row, action): (&SandboxRow, Action),
 ) -> Result<()> {
     match action {
-        Action::Stop(reason) => {
-            let Some(stopping) =
-                record(services, row, (SandboxState::Stopping, Some(reason))).await?
-            else {
-                return Ok(());
-            };
-            finish_stop(services, provider, &stopping).await
-        }
+        Action::Stop(reason) => stop_sandbox(services, provider, (row, reason)).await,
         Action::FinishStop => finish_stop(services, provider, row).await,
-        Action::Delete => match call_provider(services, provider, row, Call::Delete).await {
-            Ok(()) | Err(SandboxError::NotFound) => {
-                let reason = Some("its run ended long ago".to_owned());
-                record(services, row, (SandboxState::Deleted, reason)).await.map(|_| ())
-            }
-            Err(error) => {
-                tracing::warn!(sandbox = %row.event.sandbox, %error, "could not delete a sandbox");
-                Ok(())
-            }
-        },
+        Action::Delete => {
+            delete_sandbox(services, provider, (row, "its run ended long ago".to_owned())).await
+        }
     }
+}
+
+/// Stops an idle sandbox for this reason. Does nothing if the sandbox is no longer idle.
+pub(crate) async fn stop_sandbox(
+    services: &Services,
+    provider: &dyn Sandboxes,
+    (row, reason): (&SandboxRow, String),
+) -> Result<()> {
+    let state = (SandboxState::Stopping, Some(reason));
+    match record_sandbox_state(services, row, state).await? {
+        Some(stopping) => finish_stop(services, provider, &stopping).await,
+        None => Ok(()),
+    }
+}
+
+/// Deletes a stopped sandbox for this reason. If the provider fails, the sandbox is kept.
+pub(crate) async fn delete_sandbox(
+    services: &Services,
+    provider: &dyn Sandboxes,
+    (row, reason): (&SandboxRow, String),
+) -> Result<()> {
+    match call_provider(services, provider, row, Call::Delete).await {
+        Ok(()) | Err(SandboxError::NotFound) => {
+            record_sandbox_state(services, row, (SandboxState::Deleted, Some(reason))).await?;
+        }
+        Err(error) => {
+            tracing::warn!(sandbox = %row.event.sandbox, %error, "could not delete a sandbox");
+        }
+    }
+    Ok(())
 }
 
 /// Stops a sandbox that is recorded as being stopped. If the provider fails, a later check tries
@@ -248,7 +267,7 @@ async fn finish_stop(
             return Ok(());
         }
     };
-    let recorded = record(services, row, (state, row.event.reason.clone())).await?;
+    let recorded = record_sandbox_state(services, row, (state, row.event.reason.clone())).await?;
     if recorded.is_some() {
         services.sandboxes.changed.notify_one();
         services.notifier.notify_runs_ready();
@@ -299,7 +318,7 @@ async fn with_timeout<T>(
 
 /// Records a new state of a sandbox, and returns its new row. `None` means that the sandbox or its
 /// owner has changed since the row was read.
-async fn record(
+pub(crate) async fn record_sandbox_state(
     services: &Services,
     row: &SandboxRow,
     (state, reason): (SandboxState, Option<String>),
