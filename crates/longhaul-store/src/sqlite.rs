@@ -43,6 +43,7 @@ mod records;
 mod repair;
 mod rule;
 mod run_row;
+mod sandbox;
 mod schedule;
 mod schedule_port;
 mod schema;

@@ -378,9 +378,11 @@ CREATE TABLE sandbox (
   sandbox    BLOB NOT NULL PRIMARY KEY,
   owner      BLOB NOT NULL,      -- the run
   holds_slot INTEGER NOT NULL,   -- 1 if the sandbox may keep its slot
+  gone       INTEGER NOT NULL,   -- 1 if the sandbox no longer exists
   data       TEXT NOT NULL
 ) STRICT;
 CREATE INDEX sandbox_owner ON sandbox (owner);
+CREATE INDEX sandbox_existing ON sandbox (sandbox) WHERE gone = 0;
 
 -- Schedules. due_at is null if the schedule never fires again. last_run and last_fired_at are
 -- those of the last firing that started a run, last_error is null if the last firing did.

@@ -1,19 +1,18 @@
 //! Applies changes to rows outside the journal. The state machine decides which changes go with an
 //! event.
 
-use longhaul_core::change::{OutboxRow, RowChange, SandboxRow, SandboxState};
+use longhaul_core::change::{OutboxRow, RowChange};
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::port::store::AppendRefusalReason;
 use longhaul_core::request::IdempotentRequestEffect;
 use rusqlite::{Result, params};
 
-use crate::sqlite::column::to_json;
 use crate::sqlite::error::RowChangeError;
 use crate::sqlite::new_run::{RunOrigin, create_run, save_idempotency_key_of_added_task};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{
-    blob, budget, effect_key, gate, head, idempotency, records, rule, slot, spend, steer, timer,
-    usage,
+    blob, budget, effect_key, gate, head, idempotency, records, rule, sandbox, slot, spend, steer,
+    timer, usage,
 };
 
 /// The batch of events that a row change belongs to.
@@ -52,7 +51,7 @@ pub(crate) fn apply_row_change(
         RowChange::QueueSteer(row) => steer::queue_steer(tx, run, row),
         RowChange::UpdateSteer(to) => steer::update_queued_steer(tx, run, to),
         RowChange::AcquireSlot(sandbox_slot) => slot::acquire_sandbox_slot(tx, run, sandbox_slot),
-        RowChange::ReleaseSlot(sandbox) => slot::release_sandbox_slot(tx, *sandbox),
+        RowChange::ReleaseSlot(sandbox) => Ok(slot::release_sandbox_slot(tx, *sandbox)?),
         RowChange::QueueForSlot(provider) => Ok(slot::queue_for_sandbox_slot(tx, run, provider)?),
         RowChange::Hold(hold) => budget::hold_budget(tx, run, *hold),
         RowChange::Settle(settlement) => budget::settle_budget_hold(tx, run, *settlement),
@@ -73,7 +72,7 @@ pub(crate) fn apply_row_change(
             blob::put_blob(tx, content.hash(), &content.content)?;
             Ok(blob::add_blob_reference(tx, run, content.hash())?)
         }
-        RowChange::SetSandbox(row) => Ok(upsert_sandbox(tx, row)?),
+        RowChange::SetSandbox(row) => Ok(sandbox::set_sandbox(tx, row)?),
         RowChange::PutDefinition(content) => Ok(blob::put_agent_definition(tx, content)?),
         RowChange::AddRule(row) => rule::add_rule(tx, row),
         RowChange::UseRule(used) => Ok(rule::count_rule_use(tx, *used)?),
@@ -99,25 +98,4 @@ fn add_outbox_row(tx: &Tx<'_>, run: RunId, row: &OutboxRow) -> Result<()> {
         "INSERT INTO outbox (run, endpoint, body, attempts, due_at) VALUES (?1, ?2, ?3, 0, ?4)",
         params![run.bytes(), row.endpoint, row.body, tx.now_micros()],
     )
-}
-
-fn upsert_sandbox(tx: &Tx<'_>, row: &SandboxRow) -> Result<()> {
-    tx.exec(
-        "INSERT INTO sandbox (sandbox, owner, holds_slot, data) VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT (sandbox) DO UPDATE
-            SET owner = excluded.owner, holds_slot = excluded.holds_slot, data = excluded.data",
-        params![row.sandbox.bytes(), row.owner.bytes(), holds_slot(row.state), to_json(row)?],
-    )
-}
-
-/// Returns whether a sandbox in this state occupies one of the limited slots of its sandbox
-/// provider.
-const fn holds_slot(state: SandboxState) -> bool {
-    match state {
-        SandboxState::Creating
-        | SandboxState::Starting
-        | SandboxState::Running
-        | SandboxState::Stopping => true,
-        SandboxState::Stopped | SandboxState::Deleted | SandboxState::Lost => false,
-    }
 }

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use longhaul_core::change::{LateToolResult, NewThreadMessages, SandboxRow, SteerRow};
+use longhaul_core::change::{
+    LateToolResult, NewThreadMessages, SandboxFilter, SandboxRow, SandboxState, SlotQueueLength,
+    SteerRow,
+};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
@@ -29,7 +32,7 @@ use crate::sqlite::handle::SqliteStore;
 use crate::sqlite::lock::store_has_driver_process;
 use crate::sqlite::{
     blob, budget, effect_key, global_log, heartbeat, inbox, lane, note, records, repair, rule,
-    run_row, spend, steer, timer, usage,
+    run_row, sandbox, slot, spend, steer, timer, usage,
 };
 
 #[async_trait]
@@ -171,8 +174,29 @@ impl RecordStore for SqliteStore {
             .await
     }
 
-    async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError> {
-        self.run_query(move |tx| records::list_sandboxes(tx, run)).await
+    async fn list_sandboxes(&self, filter: SandboxFilter) -> Result<Vec<SandboxRow>, StoreError> {
+        self.query_requiring_current_schema(move |tx| sandbox::list_sandboxes(tx, &filter)).await
+    }
+
+    async fn update_sandbox_of_ended_run(
+        &self,
+        row: SandboxRow,
+        from: SandboxState,
+    ) -> Result<bool, StoreError> {
+        self.run_command(move |tx| sandbox::update_sandbox_of_ended_run(tx, &row, from)).await
+    }
+
+    async fn wake_runs_for_free_slots(
+        &self,
+        provider: &str,
+        capacity: u32,
+    ) -> Result<SlotQueueLength, StoreError> {
+        let provider = provider.to_owned();
+        self.run_command(move |tx| slot::wake_runs_for_free_slots(tx, &provider, capacity)).await
+    }
+
+    async fn slot_queue_position(&self, run: RunId) -> Result<Option<u32>, StoreError> {
+        self.run_query(move |tx| slot::queue_position(tx, run)).await
     }
 
     async fn budget_account(&self, root_run: RunId) -> Result<Option<BudgetAccount>, StoreError> {

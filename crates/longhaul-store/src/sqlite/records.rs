@@ -1,7 +1,7 @@
-//! Queries for small tables: threads, sandboxes, late results, the outbox, blocked providers
+//! Queries for small tables: threads, late results, the outbox, blocked providers
 //! and checkpoints.
 
-use longhaul_core::change::{LateToolResult, NewThreadMessages, OutboxRow, SandboxRow};
+use longhaul_core::change::{LateToolResult, NewThreadMessages, OutboxRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{RunId, Seq, ThreadKey};
 use longhaul_core::message::Message;
@@ -69,11 +69,6 @@ pub(crate) fn append_thread_messages(
 /// Deletes all messages of a thread (the conversation that successive runs share).
 pub(crate) fn clear_thread(tx: &Tx<'_>, thread: &ThreadKey) -> Result<()> {
     tx.exec("DELETE FROM thread WHERE thread = ?1", params![thread.as_str()])
-}
-
-pub(crate) fn list_sandboxes(tx: &Tx<'_>, run: RunId) -> Result<Vec<SandboxRow>> {
-    let sql = "SELECT data FROM sandbox WHERE owner = ?1 ORDER BY sandbox";
-    tx.query_all(sql, params![run.bytes()], |row| get_json(row, 0))
 }
 
 /// Stores the result of a tool call that arrived after the call's run had ended.

@@ -3,14 +3,15 @@
 //!
 //! Invariant: no more slots are in use than the capacity of the sandbox provider.
 
-use longhaul_core::change::{SandboxSlot, TimerDueTime, TimerKind, TimerUpdate};
+use longhaul_core::change::{SandboxSlot, SlotQueueLength, TimerKind};
 use longhaul_core::id::{RunId, SandboxId, TimerId};
 use longhaul_core::port::store::AppendRefusalReason;
-use rusqlite::{Result, params};
+use rusqlite::params;
 
-use crate::sqlite::column::ENDED;
-use crate::sqlite::error::RowChangeError;
-use crate::sqlite::timer;
+use crate::sqlite::column::{ENDED, get_u32};
+use crate::sqlite::command::CommandOutcome;
+use crate::sqlite::error::{RowChangeError, WriteCommandError};
+use crate::sqlite::timer::{ArmedTimer, arm_timer};
 use crate::sqlite::tx::Tx;
 
 /// Acquires a slot for a sandbox and removes the run from the queue for slots.
@@ -44,7 +45,7 @@ pub(crate) fn acquire_sandbox_slot(
 
 /// Releases the slot of a sandbox and sets a timer that wakes the first run waiting for a slot.
 /// Ended runs are skipped, because they could not use the slot.
-pub(crate) fn release_sandbox_slot(tx: &Tx<'_>, sandbox: SandboxId) -> Result<(), RowChangeError> {
+pub(crate) fn release_sandbox_slot(tx: &Tx<'_>, sandbox: SandboxId) -> rusqlite::Result<()> {
     let provider: Option<String> = tx.query_one(
         "DELETE FROM sandbox_slot WHERE sandbox = ?1 RETURNING provider",
         params![sandbox.bytes()],
@@ -68,18 +69,22 @@ pub(crate) fn release_sandbox_slot(tx: &Tx<'_>, sandbox: SandboxId) -> Result<()
         params![run, provider],
     )?;
     let run = RunId::from_bytes(run);
-    let wake = TimerUpdate::Arm {
+    let wake = ArmedTimer {
         timer: TimerId::derive(run.bits(), &format!("slot:{sandbox}"), tx.now),
         run,
-        due: TimerDueTime::Now,
-        kind: TimerKind::Wake,
+        fire_at: tx.now,
+        kind: &TimerKind::Wake,
     };
-    timer::set_or_delete_timers(tx, &wake)
+    arm_timer(tx, &wake)
 }
 
 /// Adds a run to the queue for a sandbox slot of this provider. A run that is already queued keeps
 /// its position.
-pub(crate) fn queue_for_sandbox_slot(tx: &Tx<'_>, run: RunId, provider: &str) -> Result<()> {
+pub(crate) fn queue_for_sandbox_slot(
+    tx: &Tx<'_>,
+    run: RunId,
+    provider: &str,
+) -> rusqlite::Result<()> {
     tx.exec(
         "INSERT OR IGNORE INTO sandbox_slot_wait (provider, rank, since, run)
          SELECT ?2, -priority, ?3, id FROM run WHERE id = ?1",
@@ -88,11 +93,29 @@ pub(crate) fn queue_for_sandbox_slot(tx: &Tx<'_>, run: RunId, provider: &str) ->
 }
 
 /// Lists the sandboxes that occupy a slot although a sandbox in their state needs none.
-pub(crate) fn sandboxes_with_leaked_slot(tx: &Tx<'_>) -> Result<Vec<SandboxId>> {
+pub(crate) fn sandboxes_with_leaked_slot(tx: &Tx<'_>) -> rusqlite::Result<Vec<SandboxId>> {
     tx.query_all(
         "SELECT s.sandbox FROM sandbox_slot s LEFT JOIN sandbox b ON b.sandbox = s.sandbox
           WHERE coalesce(b.holds_slot, 0) = 0",
         (),
         |row| row.get(0).map(SandboxId::from_bytes),
     )
+}
+
+/// Wakes runs for free slots.
+pub(crate) fn wake_runs_for_free_slots(
+    tx: &Tx<'_>,
+    provider: &str,
+    _capacity: u32,
+) -> Result<CommandOutcome<SlotQueueLength>, WriteCommandError> {
+    let sql = "SELECT count(*) FROM sandbox_slot_wait WHERE provider = ?1";
+    let waiting = tx.query_one(sql, params![provider], |row| get_u32(row, 0))?;
+    let queue = SlotQueueLength { waiting: waiting.unwrap_or_default(), woken: 0 };
+    Ok(CommandOutcome::Silent(queue))
+}
+
+/// Returns the position of a run in the queue.
+pub(crate) fn queue_position(tx: &Tx<'_>, run: RunId) -> rusqlite::Result<Option<u32>> {
+    let sql = "SELECT 1 FROM sandbox_slot_wait WHERE run = ?1";
+    tx.query_one(sql, params![run.bytes()], |row| get_u32(row, 0))
 }

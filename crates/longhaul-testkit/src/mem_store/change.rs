@@ -108,7 +108,7 @@ impl Tx<'_> {
         }
     }
 
-    fn set_sandbox(&mut self, row: SandboxRow) {
-        self.tables.sandboxes.insert(row.sandbox, row);
+    pub(crate) fn set_sandbox(&mut self, row: SandboxRow) {
+        self.tables.sandboxes.insert(row.event.sandbox, row);
     }
 }

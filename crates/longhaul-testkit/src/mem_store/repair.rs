@@ -1,6 +1,5 @@
 //! Finds, repairs and counts rows that violate an invariant. Any hit is a bug elsewhere.
 
-use longhaul_core::change::SandboxState;
 use longhaul_core::id::{GateId, LaneKey, RunId, SandboxId};
 use longhaul_core::policy::effect_key::EffectKeyState;
 use longhaul_core::policy::gate::GateStatus;
@@ -137,15 +136,11 @@ impl Tx<'_> {
     }
 
     fn release_leaked_slots(&mut self) -> u64 {
-        let in_use = |sandbox: &SandboxId| match self.tables.sandboxes.get(sandbox)?.state {
-            SandboxState::Creating
-            | SandboxState::Starting
-            | SandboxState::Running
-            | SandboxState::Stopping => Some(()),
-            SandboxState::Stopped | SandboxState::Deleted | SandboxState::Lost => None,
-        };
+        let sandboxes = &self.tables.sandboxes;
+        let in_use =
+            |sandbox: &SandboxId| sandboxes.get(sandbox).is_some_and(|row| row.state.holds_slot());
         let slots = self.tables.slots.iter().map(|(sandbox, _)| *sandbox);
-        let leaked: Vec<SandboxId> = slots.filter(|sandbox| in_use(sandbox).is_none()).collect();
+        let leaked: Vec<SandboxId> = slots.filter(|sandbox| !in_use(sandbox)).collect();
         for sandbox in &leaked {
             self.release_slot(*sandbox);
         }

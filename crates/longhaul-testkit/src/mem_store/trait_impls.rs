@@ -2,7 +2,10 @@
 
 use async_trait::async_trait;
 
-use longhaul_core::change::{LateToolResult, NewThreadMessages, SandboxRow, SteerRow};
+use longhaul_core::change::{
+    LateToolResult, NewThreadMessages, SandboxFilter, SandboxRow, SandboxState, SlotQueueLength,
+    SteerRow,
+};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     ApiKeyName, BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey,
@@ -203,11 +206,28 @@ impl RecordStore for MemStore {
         self.write_tx(|tx| Ok(tx.revoke_rule(rule, by).is_ok()))
     }
 
-    async fn sandboxes(&self, run: RunId) -> StoreResult<Vec<SandboxRow>> {
-        Ok(self.read_tx(|tx| {
-            let rows = tx.tables.sandboxes.iter().map(|(_, row)| row);
-            rows.filter(|row| row.owner == run).cloned().collect()
-        }))
+    async fn list_sandboxes(&self, filter: SandboxFilter) -> StoreResult<Vec<SandboxRow>> {
+        Ok(self.read_tx(|tx| tx.tables.sandboxes(&filter)))
+    }
+
+    async fn update_sandbox_of_ended_run(
+        &self,
+        row: SandboxRow,
+        from: SandboxState,
+    ) -> StoreResult<bool> {
+        self.write_tx(|tx| Ok(tx.update_sandbox_of_ended_run(row, from)))
+    }
+
+    async fn wake_runs_for_free_slots(
+        &self,
+        provider: &str,
+        capacity: u32,
+    ) -> StoreResult<SlotQueueLength> {
+        self.write_tx(|tx| Ok(tx.wake_runs_for_free_slots(provider, capacity)))
+    }
+
+    async fn slot_queue_position(&self, run: RunId) -> StoreResult<Option<u32>> {
+        Ok(self.read_tx(|tx| tx.slot_queue_position(run)))
     }
 
     async fn budget_account(&self, root: RunId) -> StoreResult<Option<BudgetAccount>> {

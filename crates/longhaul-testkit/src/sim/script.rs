@@ -164,6 +164,7 @@ pub fn classify(call: &ToolCall) -> ToolCallClassification {
         can_verify,
         in_doubt,
         may_outlive_worker: false,
+        sandboxed: false,
         facts: None,
         outputs: Vec::new(),
         key: (call.name == "pay").then(|| effect_key(&call.input)),

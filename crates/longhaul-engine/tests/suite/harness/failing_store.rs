@@ -5,7 +5,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use longhaul_core::change::{LateToolResult, NewThreadMessages, SandboxRow, SteerRow};
+use longhaul_core::change::{
+    LateToolResult, NewThreadMessages, SandboxFilter, SandboxRow, SandboxState, SlotQueueLength,
+    SteerRow,
+};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
@@ -351,8 +354,28 @@ impl RecordStore for FailingStore {
         self.inner.revoke_rule(rule, by).await
     }
 
-    async fn sandboxes(&self, run: RunId) -> StoreResult<Vec<SandboxRow>> {
-        self.inner.sandboxes(run).await
+    async fn list_sandboxes(&self, filter: SandboxFilter) -> StoreResult<Vec<SandboxRow>> {
+        self.inner.list_sandboxes(filter).await
+    }
+
+    async fn update_sandbox_of_ended_run(
+        &self,
+        row: SandboxRow,
+        from: SandboxState,
+    ) -> StoreResult<bool> {
+        self.inner.update_sandbox_of_ended_run(row, from).await
+    }
+
+    async fn wake_runs_for_free_slots(
+        &self,
+        provider: &str,
+        capacity: u32,
+    ) -> StoreResult<SlotQueueLength> {
+        self.inner.wake_runs_for_free_slots(provider, capacity).await
+    }
+
+    async fn slot_queue_position(&self, run: RunId) -> StoreResult<Option<u32>> {
+        self.inner.slot_queue_position(run).await
     }
 
     async fn budget_account(&self, root: RunId) -> StoreResult<Option<BudgetAccount>> {

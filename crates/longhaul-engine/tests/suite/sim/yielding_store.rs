@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use longhaul_core::change::{LateToolResult, NewThreadMessages, SandboxRow, SteerRow};
+use longhaul_core::change::{
+    LateToolResult, NewThreadMessages, SandboxFilter, SandboxRow, SandboxState, SlotQueueLength,
+    SteerRow,
+};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
     BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, WorkerId,
@@ -235,8 +238,28 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.revoke_rule(rule, by)).await
     }
 
-    async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError> {
-        yield_around(self.records.sandboxes(run)).await
+    async fn list_sandboxes(&self, filter: SandboxFilter) -> Result<Vec<SandboxRow>, StoreError> {
+        yield_around(self.records.list_sandboxes(filter)).await
+    }
+
+    async fn update_sandbox_of_ended_run(
+        &self,
+        row: SandboxRow,
+        from: SandboxState,
+    ) -> Result<bool, StoreError> {
+        yield_around(self.records.update_sandbox_of_ended_run(row, from)).await
+    }
+
+    async fn wake_runs_for_free_slots(
+        &self,
+        provider: &str,
+        capacity: u32,
+    ) -> Result<SlotQueueLength, StoreError> {
+        yield_around(self.records.wake_runs_for_free_slots(provider, capacity)).await
+    }
+
+    async fn slot_queue_position(&self, run: RunId) -> Result<Option<u32>, StoreError> {
+        yield_around(self.records.slot_queue_position(run)).await
     }
 
     async fn budget_account(&self, root: RunId) -> Result<Option<BudgetAccount>, StoreError> {

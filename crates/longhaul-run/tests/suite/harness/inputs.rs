@@ -190,6 +190,7 @@ fn parse_call(call: &str, index: usize) -> (ToolCall, ToolCallClassification) {
             _ => None,
         },
         may_outlive_worker: name == "shell",
+        sandboxed: false,
         facts: (!undo.is_empty()).then(|| {
             Box::new(EffectFacts { undo: Some(undo.to_owned()), ..EffectFacts::default() })
         }),

@@ -1,20 +1,20 @@
 //! Constructors for events and batches of the checks.
 
 use longhaul_core::change::{
-    GateTransition, GateUpdate, JournalBatch, RowChange, RunSchedulingUpdate, SteerRow,
-    SteerStatus, TimerDueTime, TimerKind, TimerUpdate,
+    GateTransition, GateUpdate, JournalBatch, RowChange, RunSchedulingUpdate, SandboxRow,
+    SandboxState, SteerRow, SteerStatus, TimerDueTime, TimerKind, TimerUpdate,
 };
 use longhaul_core::event::Event;
-use longhaul_core::event::environment::{ProgressReported, TimerFired};
+use longhaul_core::event::environment::{ProgressReported, SandboxEvent, TimerFired};
 use longhaul_core::event::gate::{GateAnswer, GateExpired, GateRaised};
 use longhaul_core::event::run::{RunCancelled, RunCompleted, RunControlRequest, RunWaiting};
 use longhaul_core::event::steer::{SteerDelivery, SteerMessage};
-use longhaul_core::id::{GateId, RunId, SteerId, TimerId};
+use longhaul_core::id::{GateId, RunId, SandboxId, SteerId, TimerId};
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateSpec, GateTimeoutAction,
 };
 use longhaul_core::status::{RunOutput, Status};
-use longhaul_core::time::Millis;
+use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::wait::WaitReason;
 
 /// Adds changes to a batch in a chain of calls.
@@ -182,4 +182,16 @@ pub fn steer_batch(steer: SteerId, text: &str) -> JournalBatch {
         SteerMessage { steer, text: text.to_owned(), delivery, by: by.clone(), is_task: false };
     let row = SteerRow { steer, text: text.to_owned(), delivery, by, status: SteerStatus::Queued };
     events_batch([Event::SteerQueued(message)]).with_change(RowChange::QueueSteer(row))
+}
+
+/// Returns the row of a sandbox of the provider `local`.
+pub fn sandbox_row(sandbox: SandboxId, state: SandboxState, owner: RunId) -> SandboxRow {
+    let event = SandboxEvent {
+        sandbox,
+        provider: "local".to_owned(),
+        handle: "box-1".to_owned(),
+        ..SandboxEvent::default()
+    };
+    let since = Timestamp::default();
+    SandboxRow { event, state, since, idle_since: None, owner, owner_ended: false }
 }

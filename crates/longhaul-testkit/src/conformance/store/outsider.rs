@@ -181,8 +181,7 @@ fn outsider_events(fixture: &StoreFixture) -> Vec<Event> {
     let sandbox = SandboxEvent {
         sandbox: fixture.ids.sandbox(),
         provider: "local".to_owned(),
-        handle: String::new(),
-        host: None,
+        ..SandboxEvent::default()
     };
     let timer = fixture.ids.timer();
     let reminded = GateNotice { gate, reason: "please".to_owned(), to: None };

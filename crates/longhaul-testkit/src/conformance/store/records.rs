@@ -2,7 +2,7 @@
 //! providers and checkpoints. Budgets and sandbox slots are in their own modules.
 
 use longhaul_core::change::{
-    Blob, LateToolResult, NewThreadMessages, OutboxRow, RowChange, SandboxRow, SandboxState,
+    Blob, LateToolResult, NewThreadMessages, OutboxRow, RowChange, SandboxFilter, SandboxState,
 };
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{CallId, Seq, ThreadKey};
@@ -11,7 +11,7 @@ use longhaul_core::port::records::DueOutboxMessage;
 use longhaul_core::time::{Clock, Millis};
 
 use crate::conformance::store::batches::{
-    BatchExt as _, cancel_requested, change_batch, events_batch, progress,
+    BatchExt as _, cancel_requested, change_batch, events_batch, progress, sandbox_row,
 };
 use crate::conformance::store::fixture::{StoreFixture, assert_appended};
 
@@ -71,13 +71,15 @@ pub async fn blobs_are_found_by_hash(fixture: StoreFixture) {
 pub async fn sandboxes_are_stored(fixture: StoreFixture) {
     let run = open_run(&fixture).await;
     let sandbox = fixture.ids.sandbox();
-    let row = |state, host: Option<&str>| SandboxRow {
-        sandbox,
-        provider: "local".to_owned(),
-        handle: "box-1".to_owned(),
-        state,
-        host: host.map(str::to_owned),
-        owner: run,
+    let row = |state, host: Option<&str>| {
+        let mut row = sandbox_row(sandbox, state, run);
+        row.event.host = host.map(str::to_owned);
+        row
+    };
+    let list = async |owner| {
+        let filter =
+            SandboxFilter { owner: Some(owner), with_gone: true, limit: 9, ..Default::default() };
+        fixture.harness.records.list_sandboxes(filter).await.expect("sandboxes")
     };
     for (state, host) in [
         (SandboxState::Creating, None),
@@ -89,11 +91,10 @@ pub async fn sandboxes_are_stored(fixture: StoreFixture) {
                 .append_outside(run, change_batch(RowChange::SetSandbox(row(state, host))))
                 .await,
         );
-        let rows = fixture.harness.records.sandboxes(run).await.expect("sandboxes");
-        assert_eq!(rows, [row(state, host)]);
+        assert_eq!(list(run).await, [row(state, host)]);
     }
     let other = open_run(&fixture).await;
-    assert_eq!(fixture.harness.records.sandboxes(other).await.expect("sandboxes"), []);
+    assert_eq!(list(other).await, []);
 }
 
 /// A worker lists its claimed runs with their last sequence numbers, and no others.

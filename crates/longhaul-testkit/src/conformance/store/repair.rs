@@ -1,7 +1,7 @@
 //! Repairs of rows that were made inconsistent on purpose. After every other check, a repair
 //! must find nothing.
 
-use longhaul_core::change::{RowChange, SandboxRow, SandboxSlot, SandboxState};
+use longhaul_core::change::{RowChange, SandboxSlot, SandboxState};
 use longhaul_core::id::CallId;
 use longhaul_core::policy::effect_key::{EffectKeyChange, EffectKeyClaim, EffectKeyHolder};
 use longhaul_core::port::records::RepairedRowCounts;
@@ -11,7 +11,7 @@ use longhaul_core::time::Millis;
 
 use crate::conformance::store::batches::{
     BatchExt as _, arm_timer, cancel_batch, change_batch, events_batch, gate_spec, park_batch,
-    progress, raise_gate_batch,
+    progress, raise_gate_batch, sandbox_row,
 };
 use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, lane_key};
 
@@ -108,14 +108,7 @@ pub async fn leaked_slots_are_released(fixture: StoreFixture) {
     ];
     for (state, leaked) in states {
         let sandbox = fixture.ids.sandbox();
-        let row = SandboxRow {
-            sandbox,
-            provider: "local".to_owned(),
-            handle: String::new(),
-            state,
-            host: None,
-            owner: claimed_run.run,
-        };
+        let row = sandbox_row(sandbox, state, claimed_run.run);
         let slot = SandboxSlot { sandbox, provider: "local".to_owned(), capacity: 1 };
         let batch = events_batch([progress(1)])
             .with_change(RowChange::SetSandbox(row))

@@ -1,6 +1,6 @@
 //! Sandbox slots: never more in use than there are, and the queue for them.
 
-use longhaul_core::change::{RowChange, SandboxRow, SandboxSlot, SandboxState, TimerKind};
+use longhaul_core::change::{RowChange, SandboxSlot, SandboxState, TimerKind};
 use longhaul_core::id::{RunId, SandboxId};
 use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
@@ -8,7 +8,7 @@ use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 
 use crate::conformance::store::batches::{
-    BatchExt as _, cancel_batch, events_batch, fire_timer_batch, park_batch, progress,
+    BatchExt as _, cancel_batch, events_batch, fire_timer_batch, park_batch, progress, sandbox_row,
 };
 use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, refused};
 
@@ -125,14 +125,7 @@ async fn acquire_slot(
     provider: &str,
 ) -> AppendResult {
     let provider = provider.to_owned();
-    let row = SandboxRow {
-        sandbox,
-        provider: provider.clone(),
-        handle: String::new(),
-        state: SandboxState::Running,
-        host: None,
-        owner: claimed_run.run,
-    };
+    let row = sandbox_row(sandbox, SandboxState::Running, claimed_run.run);
     let slot = SandboxSlot { sandbox, provider, capacity: 2 };
     let batch = events_batch([progress(1)])
         .with_change(RowChange::SetSandbox(row))

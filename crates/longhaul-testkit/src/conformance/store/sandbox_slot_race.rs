@@ -2,12 +2,12 @@
 
 use tokio::task::{JoinSet, yield_now};
 
-use longhaul_core::change::{JournalBatch, RowChange, SandboxRow, SandboxSlot, SandboxState};
+use longhaul_core::change::{JournalBatch, RowChange, SandboxSlot, SandboxState};
 use longhaul_core::id::{RunId, SandboxId, WorkerId};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 
 use crate::conformance::store::batches::{
-    BatchExt as _, end_batch, events_batch, park_batch, progress,
+    BatchExt as _, end_batch, events_batch, park_batch, progress, sandbox_row,
 };
 use crate::conformance::store::fixture::{ClaimedRun, StoreFixture};
 use crate::conformance::store::rounds::{DECISIONS_MAX, fire_due_timers, is_appended};
@@ -76,14 +76,7 @@ async fn acquire_or_park(mut claimed_run: ClaimedRun) -> bool {
 
 fn acquire_slot_batch(sandbox: SandboxId, owner: RunId) -> JournalBatch {
     let provider = "local".to_owned();
-    let row = SandboxRow {
-        sandbox,
-        provider: provider.clone(),
-        handle: String::new(),
-        state: SandboxState::Running,
-        host: None,
-        owner,
-    };
+    let row = sandbox_row(sandbox, SandboxState::Running, owner);
     let slot = SandboxSlot { sandbox, provider, capacity: 2 };
     events_batch([progress(1)])
         .with_change(RowChange::AcquireSlot(slot))
