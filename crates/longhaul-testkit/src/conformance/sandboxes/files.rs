@@ -106,7 +106,8 @@ pub async fn folders_are_listed_by_name(fixture: SandboxFixture) {
 /// A name that is not UTF-8 does not keep the other entries from being listed.
 pub async fn names_that_are_not_text_do_not_break_a_list(fixture: SandboxFixture) {
     let sandbox = fixture.create().await;
-    let script = "mkdir folder && cd folder && touch a \"$(printf 'b\\377')\" \"$(printf 'c\\nd')\"";
+    let script =
+        "mkdir folder && cd folder && touch a \"$(printf 'b\\377')\" \"$(printf 'c\\nd')\"";
     run_script(&*sandbox, script).await;
     let entries = sandbox.list("folder").await.expect("list");
     let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();

@@ -103,10 +103,8 @@ pub async fn commands_of_earlier_claims_are_killed(fixture: SandboxFixture) {
     };
     let kill = async {
         old_started.await.expect("the old command starts");
-        let input = |line| SandboxCommand {
-            epoch: Epoch(4),
-            ..shell(&format!("echo {line} > input"))
-        };
+        let input =
+            |line| SandboxCommand { epoch: Epoch(4), ..shell(&format!("echo {line} > input")) };
         run(&*sandbox, input("before")).await.expect("write before the kill");
         sandbox.kill_commands_before(Epoch(4)).await.expect("kill");
         watch.wait_for_end(&*sandbox).await;

@@ -25,7 +25,10 @@ pub async fn a_tree_round_trips(fixture: SandboxFixture) {
     fs::set_permissions(from.join("script"), fs::Permissions::from_mode(0o755)).expect("chmod");
     fs::create_dir_all(from.join("empty")).expect("create a folder");
     sandbox.upload(&from, "/workspace/new/target").await.expect("upload");
-    assert_eq!(run_script(&*sandbox, "cd new/target && ./script && ls -d empty").await, "ran\nempty\n");
+    assert_eq!(
+        run_script(&*sandbox, "cd new/target && ./script && ls -d empty").await,
+        "ran\nempty\n"
+    );
 
     let to = fixture.harness.dir.join("to");
     sandbox.download("new/target", &to).await.expect("download");
@@ -49,7 +52,8 @@ pub async fn an_upload_replaces_files(fixture: SandboxFixture) {
     let sandbox = fixture.create().await;
     let from = fixture.harness.dir.join("from");
     write_host_file(&from.join("folder/replaced"), b"new");
-    run_script(&*sandbox, "mkdir folder && echo old > folder/replaced && echo kept > folder/kept").await;
+    run_script(&*sandbox, "mkdir folder && echo old > folder/replaced && echo kept > folder/kept")
+        .await;
     sandbox.upload(&from, "/workspace").await.expect("upload");
     assert_eq!(run_script(&*sandbox, "cat folder/replaced folder/kept").await, "newkept\n");
     run_script(&*sandbox, "echo changed > folder/replaced && rm folder/replaced").await;
@@ -102,7 +106,8 @@ pub async fn an_upload_does_not_follow_links_to_the_host(fixture: SandboxFixture
     let source = fixture.harness.dir.join("source");
     write_host_file(&source.join("folder/host-file"), b"overwritten");
     write_host_file(&source.join("file"), b"overwritten");
-    let script = format!("ln -s {dir} folder && ln -s {} file && ln -s {dir} target", file.display());
+    let script =
+        format!("ln -s {dir} folder && ln -s {} file && ln -s {dir} target", file.display());
     run_script(&*sandbox, &script).await;
     for to in ["/workspace", "target", "target/new"] {
         // The upload may fail, replace the link, or follow the link in the sandbox.
