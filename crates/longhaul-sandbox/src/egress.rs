@@ -8,6 +8,7 @@
 //! What the proxy can't see: in TLS connections that it does not decrypt, the host of a request may
 //! differ from the name in the TLS handshake if one server serves both; and a host that a secret may
 //! be sent to can return the secret in the body of a response, which is passed on unchanged.
+//! Decrypted connections support HTTP/1.1 without WebSockets.
 //!
 //! Invariant: a name that is not listed is never resolved, and a secret is sent only through
 //! verified TLS to a host of the secret.
@@ -76,7 +77,7 @@ pub struct EgressOptions {
 impl EgressOptions {
     /// Creates options without secrets, for the network of this machine.
     pub fn new(socket: PathBuf, hosts: HostList) -> Self {
-        let upstream = Arc::new(SystemUpstream);
+        let upstream = Arc::new(SystemUpstream::default());
         Self { socket, hosts, secrets: Vec::new(), upstream, timeouts: EgressTimeouts::default() }
     }
 }

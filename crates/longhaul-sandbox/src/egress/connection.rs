@@ -166,7 +166,6 @@ async fn follow(
                     check_tls(&context, &target, &first)?;
                 }
             }
-            upstream.set_nodelay(true)?;
             copy_bidirectional(&mut with_prefix(start, stream), &mut upstream).await?;
         }
         (Route::Decrypt, Some(interception)) => {

@@ -1,13 +1,14 @@
 //! What all connections of one egress proxy share: its hosts, secrets, upstream and refusals.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::StatusCode;
 use longhaul_core::net::{NetworkZone, zone};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::egress::hosts::{AllowedAddresses, HostList, Target};
@@ -19,6 +20,9 @@ use crate::egress::upstream::Upstream;
 const REFUSALS_MAX: usize = 32;
 /// Maximum number of addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 4;
+
+/// Maximum number of request bodies that are held in memory at a time.
+const BODIES_MAX: usize = 32;
 
 /// Timeouts of an egress proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +79,8 @@ pub(super) struct Context {
     /// `None` if there are no secrets.
     pub(super) interception: Option<Interception>,
     upstream: Arc<dyn Upstream>,
+    /// Slots of request bodies that are held in memory.
+    pub(super) body_slots: Semaphore,
     refusals: Mutex<BTreeSet<String>>,
 }
 
@@ -88,8 +94,8 @@ impl Context {
             true => None,
             false => Some(Interception::new(upstream.root_certificates())?),
         };
-        let refusals = Mutex::default();
-        Ok(Self { hosts, secrets, timeouts, interception, upstream, refusals })
+        let (body_slots, refusals) = (Semaphore::new(BODIES_MAX), Mutex::default());
+        Ok(Self { hosts, secrets, timeouts, interception, upstream, body_slots, refusals })
     }
 
     /// Returns which addresses of this target the proxy may connect to.
@@ -116,7 +122,11 @@ impl Context {
             for ip in addresses {
                 let address = SocketAddr::new(ip, target.port);
                 match timeout(time_per_address, self.upstream.connect(address)).await {
-                    Ok(Ok(stream)) => return Ok(stream),
+                    Ok(Ok(stream)) => {
+                        // An error means that the connection has ended, which is seen later.
+                        _ = stream.set_nodelay(true);
+                        return Ok(stream);
+                    }
                     Ok(Err(error)) => last_error = error.to_string(),
                     Err(_) => last_error.clone_from(&no_answer),
                 }
@@ -132,9 +142,8 @@ impl Context {
         &self,
         target: &Target,
         allowed: AllowedAddresses,
-    ) -> Result<Vec<std::net::IpAddr>, ProxyError> {
+    ) -> Result<Vec<IpAddr>, ProxyError> {
         if target.is_localhost() {
-            use std::net::{Ipv4Addr, Ipv6Addr};
             return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
         }
         let mut addresses = match target.address() {

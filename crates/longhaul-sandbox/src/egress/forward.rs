@@ -75,6 +75,11 @@ impl Forwarder {
     async fn forward(&self, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
         let target = self.target_of(&request)?;
         self.context.check(&target)?;
+        // Held until the response begins, because the body of the request can be in memory till then.
+        let _slot = match self.context.secrets.is_empty() {
+            true => None,
+            false => self.context.body_slots.acquire().await.ok(),
+        };
         let request = self.prepare(request, &target).await?;
         let failed = |error: hyper::Error| {
             ProxyError::Failed(format!("`{target}` did not answer the request: {error}"))

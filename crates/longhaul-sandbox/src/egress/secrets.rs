@@ -17,6 +17,10 @@ use crate::egress::hosts::{HostList, Target};
 /// Text that every placeholder begins with.
 const PREFIX: &str = "lh-placeholder-";
 
+/// Maximum number of placeholders that are replaced in one request, because secrets can be much
+/// longer than their placeholders.
+const REPLACEMENTS_MAX: usize = 100;
+
 /// The secrets of one sandbox.
 pub(super) struct Secrets {
     secrets: Vec<Secret>,
@@ -80,10 +84,10 @@ impl Secrets {
     /// Replaces the values of secrets in the header of a response by their placeholders.
     pub(super) fn hide(&self, headers: &mut HeaderMap) {
         for value in headers.values_mut() {
-            let Ok(text) = std::str::from_utf8(value.as_bytes()) else { continue };
-            let redacted = self.redactor.redact(text);
+            let text = String::from_utf8_lossy(value.as_bytes());
+            let redacted = self.redactor.redact(&text);
             if redacted != text {
-                *value = HeaderValue::from_str(&redacted)
+                *value = HeaderValue::from_bytes(redacted.as_bytes())
                     .unwrap_or_else(|_| HeaderValue::from_static("redacted"));
             }
         }
@@ -95,7 +99,7 @@ impl Secrets {
         target: &'a Target,
         is_secure: bool,
     ) -> Replacement<'a> {
-        Replacement { secrets: &self.secrets, target, is_secure, kept: BTreeSet::new() }
+        Replacement { secrets: &self.secrets, target, is_secure, count: 0, kept: BTreeSet::new() }
     }
 }
 
@@ -105,6 +109,8 @@ pub(super) struct Replacement<'a> {
     target: &'a Target,
     /// Whether the request is sent through TLS.
     is_secure: bool,
+    /// Number of placeholders that were replaced.
+    count: usize,
     /// Why placeholders were not replaced, each a sentence for the model.
     pub(super) kept: BTreeSet<String>,
 }
@@ -131,7 +137,7 @@ impl Replacement<'_> {
                 _ => self.text(text, Encoding::Plain),
             };
             if let Some(replaced) = replaced {
-                *value = HeaderValue::from_str(&replaced).map_err(|_| {
+                *value = HeaderValue::from_bytes(replaced.as_bytes()).map_err(|_| {
                     format!(
                         "The header `{name}` can't contain the secret: the value of the secret has a \
                          line break or another control character. The owner of the agent can remove \
@@ -184,7 +190,11 @@ impl Replacement<'_> {
         let secret = self.secrets.iter().find(|secret| secret.name == name)?;
         let target = self.target;
         let reason = match (secret.hosts.access(target), self.is_secure) {
-            (Ok(_), true) => return Some(&secret.value),
+            (Ok(_), true) if self.count < REPLACEMENTS_MAX => {
+                self.count += 1;
+                return Some(&secret.value);
+            }
+            (Ok(_), true) => format!("a request can contain {REPLACEMENTS_MAX} secrets at most"),
             (Ok(_), false) => "secrets are put only into requests with https://".to_owned(),
             (Err(_), _) => format!("the secret is only for {}", secret.hosts_text),
         };

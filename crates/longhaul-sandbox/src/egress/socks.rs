@@ -71,6 +71,6 @@ pub(super) async fn reply<T>(
 }
 
 async fn write_reply(stream: &mut (impl AsyncWrite + Unpin), code: u8) -> io::Result<()> {
-    // The address that the proxy connects from is not told: 0.0.0.0:0.
+    // The address that the proxy connects from is unknown to the program: 0.0.0.0:0.
     stream.write_all(&[VERSION, code, 0, 1, 0, 0, 0, 0, 0, 0]).await
 }

@@ -88,7 +88,8 @@ impl Interception {
     pub(super) fn acceptor(&self, host: &str) -> io::Result<TlsAcceptor> {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let mut params = CertificateParams::new([host]).map_err(io::Error::other)?;
-        params.distinguished_name.push(DnType::CommonName, "Longhaul sandbox");
+        // With the name of the issuer, the certificate would be taken for a self-signed one.
+        params.distinguished_name.push(DnType::CommonName, "host of a Longhaul sandbox");
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.use_authority_key_identifier_extension = true;

@@ -16,7 +16,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use longhaul_core::port::sandbox::SandboxSecret;
 use longhaul_sandbox::egress::{EgressOptions, EgressProxy, HostList, Upstream};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -66,7 +66,7 @@ pub(crate) struct Harness {
     /// Port of the relay.
     pub(crate) port: u16,
     pub(crate) dir: TempDir,
-    tasks: JoinSet<()>,
+    _tasks: JoinSet<()>,
 }
 
 /// Starts a proxy with this list of hosts.
@@ -106,7 +106,7 @@ pub(crate) async fn start_with(
             });
         }
     });
-    Harness { proxy, upstream, port, dir, tasks }
+    Harness { proxy, upstream, port, dir, _tasks: tasks }
 }
 
 /// Returns a secret whose placeholder is `lh-placeholder-NAME`.
@@ -196,11 +196,7 @@ impl Harness {
         self.upstream.root.clone()
     }
 
-    pub(crate) fn tasks(&mut self) -> &mut JoinSet<()> {
-        &mut self.tasks
-    }
-
-    fn root_pem(&self) -> String {
+    pub(crate) fn root_pem(&self) -> String {
         use base64::Engine;
         let text = base64::engine::general_purpose::STANDARD.encode(&self.upstream.root);
         let lines: Vec<&str> =
@@ -220,6 +216,7 @@ pub(crate) async fn read_to_end(mut stream: impl AsyncRead + Unpin) -> String {
 pub(crate) fn certificates(names: &[&str]) -> (CertificateDer<'static>, TlsAcceptor) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "root of the test");
     let key = KeyPair::generate().unwrap();
     let root = params.self_signed(&key).unwrap().der().clone();
     let issuer = Issuer::new(params, key);

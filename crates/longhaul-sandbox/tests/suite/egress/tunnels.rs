@@ -49,8 +49,8 @@ async fn the_name_in_the_tls_handshake_must_be_that_of_the_target() {
         assert!(refusals.contains(reason) && refusals.contains(target), "{refusals}");
     }
     // An address needs no name.
-    let result = request_with_name(&harness, ("10.0.0.5:8443", None)).await;
-    assert!(result.is_err_and(|error| error.to_string().contains("certificate")));
+    let answer = request_with_name(&harness, ("10.0.0.5:8443", None)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert_eq!(harness.refusals(), "");
 }
 
