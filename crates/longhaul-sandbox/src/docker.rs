@@ -9,6 +9,7 @@ mod container;
 mod engine;
 mod exec;
 mod host_files;
+mod kill_script;
 mod sandbox;
 
 use std::collections::{BTreeMap, HashMap};

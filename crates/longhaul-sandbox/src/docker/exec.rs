@@ -11,7 +11,7 @@ use std::time::Duration;
 use bollard::container::LogOutput;
 use bollard::exec::StartExecResults;
 use bollard::models::{ExecConfig, ExecInspectResponse};
-use bollard::query_parameters::RestartContainerOptionsBuilder;
+use bollard::query_parameters::StopContainerOptionsBuilder;
 use futures_util::StreamExt as _;
 use longhaul_core::id::Epoch;
 use longhaul_core::port::sandbox::{
@@ -21,6 +21,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use super::engine::{Engine, error_of, is_conflict};
 use super::host_files::resolve;
+use super::kill_script::KILL_SCRIPT;
 
 /// Environment variable with the mark of a command: its epoch, a dot and a random number, followed
 /// by a semicolon.
@@ -31,7 +32,6 @@ pub(super) const INIT_MARK: &str = "init;";
 /// Runs a command as the child of a shell, which keeps the mark whatever the command does to its
 /// environment. In a subshell, `exec` starts a program and never a builtin of the shell.
 const RUN_SCRIPT: &str = r#"cd "$1" || exit 126; shift; (exec "$@"); exit $?"#;
-const KILL_SCRIPT: &str = include_str!("kill.sh");
 /// Time within which the processes of a command must be gone. Then the container is restarted.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -200,9 +200,10 @@ impl Commands {
             Ok(_) | Err(SandboxError::NotFound) => return Ok(()),
             Err(error) => return Err(error),
         }
-        let at_once = RestartContainerOptionsBuilder::new().t(0).build();
-        let restarted = client.restart_container(&self.container, Some(at_once)).await;
-        restarted.map_err(|error| error_of("restart the container of a sandbox", &error))
+        let failed = |error| error_of("restart the container of a sandbox", &error);
+        let at_once = StopContainerOptionsBuilder::new().t(0).build();
+        client.stop_container(&self.container, Some(at_once)).await.map_err(failed)?;
+        client.start_container(&self.container, None).await.map_err(failed)
     }
 
     /// Runs the script until no process is left that it should kill.

@@ -1,10 +1,12 @@
-# Kills processes in a container: `command MARK` those of one command, `before EPOCH` those of all
-# commands of earlier claims. Exits with 1 if some are left. Uses no program, because the container
-# may not be able to start another process.
-#
-# A process belongs to the command whose mark is in its environment, or in that of its nearest
-# ancestor with a mark. A process without both has left its command and is killed too.
+//! The script that kills commands in a container.
 
+/// Kills processes in a container: `command MARK` those of one command, `before EPOCH` those of all
+/// commands of earlier claims. Exits with 1 if some are left. Uses no program, because the container
+/// may not be able to start another process.
+///
+/// A process belongs to the command whose mark is in its environment, or in that of its nearest
+/// ancestor with a mark. A process without both has left its command and is killed too.
+pub(super) const KILL_SCRIPT: &str = r#"
 # Without this check the script would kill processes of the machine, if it ran outside of a
 # container of ours.
 slurp() {
@@ -60,3 +62,4 @@ while [ "$round" -lt 5 ]; do
   kill -KILL $found 2>/dev/null
 done
 exit 1
+"#;
