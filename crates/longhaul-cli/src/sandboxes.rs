@@ -3,7 +3,7 @@
 
 use clap::{Args, Subcommand};
 use longhaul_api::client::Request;
-use longhaul_api::operation::{EmptyBody, NoQuery};
+use longhaul_api::operation::NoQuery;
 use longhaul_api::operations::{
     DELETE_SANDBOX, EXEC_IN_SANDBOX, LIST_SANDBOXES, SHOW_SANDBOX, START_SANDBOX, STOP_SANDBOX,
 };
@@ -145,7 +145,7 @@ impl ExecCommand {
         };
         let ended = with_client(async |client| {
             let id = resolve_sandbox_id(client, &self.sandbox).await?;
-            client.send(EXEC_IN_SANDBOX.at(id).body(body)).await
+            client.send(EXEC_IN_SANDBOX.at(id).body(&body)).await
         })?;
         if self.json {
             output::print_json(&ended)?;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use longhaul_core::change::{SandboxFilter, SandboxRow, SandboxState};
 use longhaul_core::duration::format_duration;
@@ -35,6 +36,9 @@ const UNKNOWN_SANDBOX_GRACE: Millis = Millis::from_secs(10 * 60);
 /// Timeout for stopping or deleting a sandbox.
 const STOP_TIMEOUT: Millis = Millis::from_secs(2 * 60);
 
+/// Time that a process has to stop sandboxes when it shuts down.
+const SHUTDOWN_TIMEOUT: Millis = Millis::from_secs(10);
+
 const PAGE_SIZE: usize = 500;
 
 /// Checks the sandboxes of a store, in a loop.
@@ -51,13 +55,13 @@ impl SandboxSweeper {
     pub(crate) async fn run(&mut self, services: &Services) -> Result<()> {
         let (sandboxes, clock) = (&services.sandboxes, &services.clock);
         loop {
-            self.check_once(services).await?;
-            clock.sleep(CHECK_PAUSE).await;
             tokio::select! {
                 biased;
                 () = sandboxes.changed.notified() => {}
                 () = clock.sleep(CHECK_INTERVAL) => {}
             }
+            self.check_once(services).await?;
+            clock.sleep(CHECK_PAUSE).await;
         }
     }
 
@@ -351,6 +355,21 @@ pub(crate) async fn sweep_sandboxes(services: Services) {
             tracing::warn!(%error, "could not check the sandboxes");
         }
         services.clock.sleep(CHECK_INTERVAL).await;
+    }
+}
+
+/// Stops the sandboxes of ended runs before the process ends, if it has opened any. After a while
+/// the rest is left to the next process.
+pub(crate) async fn sweep_sandboxes_at_shutdown(services: &Services) {
+    if !services.sandboxes.is_used.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut sweeper = SandboxSweeper::default();
+    let check = sweeper.check_once(services);
+    match guard(&*services.clock, SHUTDOWN_TIMEOUT, check).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "could not check the sandboxes"),
+        Err(error) => tracing::warn!(%error, "could not stop all sandboxes"),
     }
 }
 

@@ -42,7 +42,8 @@ async fn a_command_has_no_rights(fixture: &SandboxFixture) {
     assert_eq!(field("NoNewPrivs:"), "1");
     // Only the loopback: its name is in the one line after two lines of titles.
     assert_eq!(run_script(&*sandbox, "tail -n +3 /proc/net/dev | wc -l").await.trim(), "1");
-    for denied in ["mount -t tmpfs x /mnt", "chown 12345 /tmp", "mknod /tmp/d c 1 3", "hostname x"] {
+    for denied in ["mount -t tmpfs x /mnt", "chown 12345 /tmp", "mknod /tmp/d c 1 3", "hostname x"]
+    {
         let (status, _) = run(&*sandbox, shell(denied)).await.unwrap();
         assert_ne!(status, ExecStatus::Exited(0), "{denied}");
     }
