@@ -17,5 +17,6 @@ pub mod loaded_agents;
 pub mod problem;
 mod rule;
 mod runtime_fields;
+mod sandbox_field;
 pub mod scaffold;
 pub(crate) mod tools;

@@ -13,6 +13,7 @@ pub mod models;
 #[cfg(not(feature = "mcp"))]
 mod no_mcp_servers;
 pub mod redactor;
+pub mod sandboxes;
 pub mod trusted_tools;
 
 use std::io::Write as _;

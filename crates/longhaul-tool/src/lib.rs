@@ -32,4 +32,9 @@ pub use location::FileLocation;
 pub use outbound::ensure_crypto_provider;
 pub use shell::ShellTool;
 pub use skill::read_skill_tool;
+
+/// Names of the tools that work in the sandbox of a run, if its agent has one.
+pub const SANDBOX_TOOLS: [&str; 6] =
+    ["edit_file", "list_files", "read_file", "search_files", "shell", "write_file"];
+
 pub use vault::vault_tools;

@@ -99,12 +99,15 @@ impl RuntimeBase {
         let context_providers =
             registered.context_providers_with_fallback(services.context_providers);
         let (models, fallback) = (registered.models, services.models);
+        let mut sandboxes = services.sandboxes;
+        registered.sandboxes.into_values().for_each(|provider| sandboxes.register(provider));
         let services = Services {
             models: Arc::new(RegisteredModelResolver { models, fallback }),
             context_providers,
             redact: Arc::clone(&settings.redact),
             counters: self.counters,
             caps: settings.caps.clone(),
+            sandboxes,
             ..services
         };
         for agent in registered.agents {

@@ -29,6 +29,7 @@
 //! | start runs at fixed times | [`Schedules`] |
 //! | execute the runs of one key one at a time | [`Task::lane`], [`Lane`] |
 //! | take tasks from a folder or another queue | [`inbox`] |
+//! | let tools work in isolated environments | [`sandboxes`] |
 //! | answer questions and approvals | [`Gates`] |
 //! | follow a run and read its result | [`RunHandle`], [`events`] |
 //!
@@ -40,6 +41,7 @@
 //! | `sqlite` (default) | the SQLite store |
 //! | `project` | the files of a project folder, with `RuntimeBuilder::project` |
 //! | `mcp` | the tools of the MCP servers that a project lists in `.mcp.json` |
+//! | `sandbox` | the sandbox providers of a project: `local`, `docker` and `daytona` |
 //! | `server` | the HTTP API and the dashboard inside a program |
 //!
 //! This crate contains no business rules: it builds the concrete components and forwards requests
@@ -67,6 +69,7 @@ pub mod project;
 mod run;
 mod runtime;
 mod runtime_state;
+pub mod sandboxes;
 mod schedules;
 mod submit;
 mod task;

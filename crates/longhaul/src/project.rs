@@ -15,6 +15,7 @@ use longhaul_model::cassette::CassetteRecorder;
 use longhaul_project::agents::loaded_agents::LoadedAgents;
 use longhaul_project::assemble::cassettes::RecordingModelResolver;
 use longhaul_project::assemble::mcp_tools::McpTools;
+use longhaul_project::assemble::sandboxes::sandbox_registry;
 use longhaul_project::assemble::{self, ProjectAssembly, sqlite_store_path};
 use longhaul_project::config::inbox_folders::{INBOX_FOLDER, inbox_folders};
 use longhaul_project::config::load::{self, SettingOverride};
@@ -136,6 +137,7 @@ fn open_runtime_with_store_url(
     let services = Services {
         tool_source: parts.tool_source,
         context_providers: parts.context_providers,
+        sandboxes: sandbox_registry(config, &clock),
         ..base.services(models, parts.tools)
     };
     let longhaul = base.connect(services, parts.loaded.to_agent_registry(), &settings);

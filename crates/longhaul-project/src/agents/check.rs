@@ -4,9 +4,9 @@ use longhaul_core::glob;
 use longhaul_engine::RUN_AGENT;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::ChildRunsConfig;
+use longhaul_tool::SANDBOX_TOOLS;
 
 use crate::mcp::name::split_mcp_server_and_tool;
-use longhaul_engine::agent::check::SHELL_TOOL;
 
 /// Returns the warnings about an agent. `is_once_tool` returns for a tool name whether a call of
 /// the tool must not be repeated, or `None` if that is unknown.
@@ -54,8 +54,9 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
             "`children` has no effect: the agent does not have the tool `run_agent`".to_owned(),
         );
     }
-    if agent.sandbox.is_some() && !agent.tools.iter().any(|tool| tool == SHELL_TOOL) {
-        notes.push("`sandbox` has no effect: the agent has no tool that runs commands".to_owned());
+    let works_in_sandbox = |tool: &String| SANDBOX_TOOLS.contains(&tool.as_str());
+    if agent.sandbox.is_some() && !agent.tools.iter().any(works_in_sandbox) {
+        notes.push("`sandbox` has no effect: the agent has no tool that works in it".to_owned());
     }
     if agent.tools.iter().any(|tool| split_mcp_server_and_tool(tool).is_some()) {
         notes.push(

@@ -8,7 +8,7 @@ mod lenient;
 use std::path::Path;
 
 use longhaul_engine::agent::Agent;
-use longhaul_engine::agent::check::{SHELL_TOOL, is_unsandboxed};
+use longhaul_engine::agent::check::SHELL_TOOL;
 
 use crate::agents::diagnostics::Diagnostics;
 use crate::agents::load_context::AgentLoadContext;
@@ -254,8 +254,8 @@ fn resolve_tool(name: &str, agent: &Agent, ctx: &AgentLoadContext<'_>) -> Result
     if let Some(result) = tools::check_name_if_mcp_tool(&longhaul_name, ctx.servers) {
         return result.map(|()| longhaul_name);
     }
-    if longhaul_name == SHELL_TOOL && !is_unsandboxed(agent) {
-        return Err("commands need a sandbox, which this build does not support yet, or the line \
+    if longhaul_name == SHELL_TOOL && agent.sandbox.is_none() {
+        return Err("commands need a sandbox: add the line `sandbox: { provider: local }`, or \
              `sandbox: { isolation: none }`, which runs them unsandboxed"
             .to_owned());
     }

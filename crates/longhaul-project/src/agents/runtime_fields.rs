@@ -1,4 +1,4 @@
-//! Parses the fields of an agent file that configure its runs: `skills`, `sandbox`, `guards`,
+//! Parses the fields of an agent file that configure its runs: `skills`, `guards`,
 //! `children`, `compaction`, `perception`, `events`, `output` and `outcome`.
 //!
 //! Invariant: references of an output schema to other documents are not fetched, and a schema that
@@ -17,8 +17,8 @@ use longhaul_engine::agent::check::{
     rubric_error, schema_as_canonical_json, validate_output_schema,
 };
 use longhaul_engine::agent::config::{
-    ChildRunsConfig, GradingConfig, IsolationLevel, LoopGuardConfig, PerceptionConfig,
-    PerceptionInterval, PerceptionSource, SandboxConfig, Skill,
+    ChildRunsConfig, GradingConfig, LoopGuardConfig, PerceptionConfig, PerceptionInterval,
+    PerceptionSource, Skill,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -31,20 +31,6 @@ use crate::spanned::{Position, TableEntry};
 
 /// Value of `skills` that means all skills of the project.
 const ALL_SKILLS: &str = "*";
-
-/// Sandbox fields that this build does not support, since it has no sandbox.
-const UNSUPPORTED_SANDBOX_FIELDS: &[&str] = &[
-    "provider",
-    "image",
-    "network",
-    "cache",
-    "min_isolation",
-    "idle_stop",
-    "auto_stop",
-    "keep",
-    "volume",
-    "env_file",
-];
 
 /// Minimum of `compaction: at`, the share of the context window at which a conversation is
 /// compacted.
@@ -80,25 +66,6 @@ impl Diagnostics<'_> {
                 Err(message) => self.reject(position, message),
             });
         Some(skills.collect())
-    }
-
-    /// Parses the field `sandbox` of an agent file.
-    pub(crate) fn parse_sandbox(&mut self, entry: &TableEntry) -> Option<SandboxConfig> {
-        let mut fields = Fields::new(self, entry, "isolation")?;
-        let isolation = fields.parse("isolation", Diagnostics::parse_isolation_level);
-        fields.report_unsupported_fields(UNSUPPORTED_SANDBOX_FIELDS);
-        Some(SandboxConfig { isolation: isolation.unwrap_or_default(), ..SandboxConfig::default() })
-    }
-
-    fn parse_isolation_level(&mut self, entry: &TableEntry) -> Option<IsolationLevel> {
-        let text = self.text(entry)?;
-        if text == "none" {
-            return Some(IsolationLevel::None);
-        }
-        let message = format!(
-            "`isolation: {text}` is not valid: leave it out for a sandbox, or write `none` to run unsandboxed"
-        );
-        self.reject(entry.node.position, message)
     }
 
     pub(crate) fn parse_loop_guards(&mut self, entry: &TableEntry) -> Option<LoopGuardConfig> {

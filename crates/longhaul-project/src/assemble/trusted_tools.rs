@@ -107,15 +107,17 @@ impl TrustCheckedTools {
         claim_id: RunClaimId,
     ) -> Option<Result<Vec<RegisteredTool>, String>> {
         let (tool, item) = match name {
+            SHELL_TOOL if !items::needs_trust_for_shell(agent?) => (&self.shell, None),
             // Only for an agent, since a person approves the agent together with its shell access.
-            SHELL_TOOL => (&self.shell, items::shell_trust_item(agent?)),
+            SHELL_TOOL => (&self.shell, Some(items::shell_trust_item(agent?))),
             SEND_MESSAGE_TOOL => {
                 let target = self.sender.project_target.as_ref()?;
-                (&self.sender.tool, items::delivery_trust_item(&self.root, target)?)
+                (&self.sender.tool, Some(items::delivery_trust_item(&self.root, target)?))
             }
             _ => return ExternalToolSource::load_tools(&*self.mcp_tools, name, claim_id).await,
         };
-        Some(self.decisions.check_trusted(&item).and_then(|()| {
+        let check = item.map_or(Ok(()), |item| self.decisions.check_trusted(&item));
+        Some(check.and_then(|()| {
             let tool = RegisteredTool::from_tool(Arc::clone(tool));
             Ok(vec![tool.map_err(|error| error.to_string())?])
         }))

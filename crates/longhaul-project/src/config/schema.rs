@@ -44,8 +44,6 @@ impl SettingKey {
     }
 }
 
-const SANDBOX_UNSUPPORTED: SettingValueKind = SettingValueKind::Unsupported("sandboxes");
-
 /// All settings, in the order in which they are shown.
 pub const SETTING_KEYS: &[SettingKey] = &[
     // Folder for the data of the runtime.
@@ -79,15 +77,19 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     // Agent for tasks of this inbox that name none.
     key("inboxes.*.agent", SettingValueKind::TEXT),
     key("hooks", SettingValueKind::Unsupported("inbound webhooks")),
-    key("sandbox.provider", SANDBOX_UNSUPPORTED),
-    // Maximum number of running sandboxes.
-    key("sandbox.max_running", SANDBOX_UNSUPPORTED),
-    // Idle time after which a sandbox is stopped.
-    key("sandbox.idle_stop", SANDBOX_UNSUPPORTED),
-    // Time after which any sandbox is stopped.
-    key("sandbox.auto_stop", SANDBOX_UNSUPPORTED),
-    // How long a stopped sandbox is kept.
-    key("sandbox.keep", SANDBOX_UNSUPPORTED),
+    // Provider of the sandboxes of agents that name none.
+    key("sandbox.provider", SettingValueKind::Choice(&["local", "docker", "daytona"]))
+        .with_default("\"local\""),
+    // Image of the sandboxes of agents that name none.
+    key("sandbox.image", SettingValueKind::TEXT),
+    // Maximum number of sandboxes that run at once at one provider.
+    key("sandbox.max_running", SettingValueKind::Integer(1)).with_default("10"),
+    // Time without use after which a sandbox is stopped. Its files are kept.
+    key("sandbox.idle_stop", SettingValueKind::Duration(1_000)).with_default("\"2m\""),
+    // Time without use after which a remote provider stops a sandbox on its own.
+    key("sandbox.auto_stop", SettingValueKind::Duration(60_000)).with_default("\"60m\""),
+    // How long the files of a sandbox are kept after the end of its run.
+    key("sandbox.keep", SettingValueKind::Duration(1_000)).with_default("\"24h\""),
     // Maximum number of retries of a run.
     key("retry.max_retries", SettingValueKind::Integer(0)).with_default("1"),
     // Delay before the first retry.

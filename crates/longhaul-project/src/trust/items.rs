@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use longhaul_core::net::is_loopback;
+use longhaul_core::policy::effect_facts::ANY_HOST;
 use longhaul_engine::agent::Agent;
-use longhaul_engine::agent::check::{SHELL_TOOL, is_unsandboxed};
-use longhaul_engine::agent::config::{PerceptionSource, Skill};
+use longhaul_engine::agent::check::SHELL_TOOL;
+use longhaul_engine::agent::config::{IsolationLevel, PerceptionSource, SandboxConfig, Skill};
 use longhaul_model::providers::built_in;
 use longhaul_tool::message::DeliveryTarget;
 use reqwest::Url;
@@ -78,7 +79,7 @@ pub fn discover(config: &Config, file: &McpFile, loaded: &LoadedAgents) -> Vec<T
     items.extend(outbound_trust_item(config).map(|item| with_users(item, &sends_requests)));
     let own_agents = loaded.agents.iter().filter(|one| one.source != AgentSource::BuiltIn);
     for LoadedAgent { agent, path, .. } in own_agents {
-        if has_tool(agent, SHELL_TOOL) && is_unsandboxed(agent) {
+        if has_tool(agent, SHELL_TOOL) && needs_trust_for_shell(agent) {
             let mut item = shell_trust_item(agent);
             item.lines.push(format!("  defined in {}", path.display()));
             items.push(item);
@@ -105,6 +106,14 @@ fn uses_provider(config: &Config, agent: &Agent, provider: &str) -> bool {
     model_names.any(is_of_provider) || (agent.models.is_empty() && uses_default_model())
 }
 
+/// Whether a person must approve the agent before it runs a shell command: the command has access to
+/// this machine or to a network.
+pub fn needs_trust_for_shell(agent: &Agent) -> bool {
+    agent.sandbox.as_ref().is_none_or(|sandbox| {
+        sandbox.isolation != IsolationLevel::Sandboxed || !sandbox.network.is_empty()
+    })
+}
+
 /// Returns the trust item that a person must approve before this agent runs a shell command. It
 /// covers the content of the agent's own file, without `AGENTS.md`; of each skill it covers only
 /// the name.
@@ -118,7 +127,16 @@ pub fn shell_trust_item(agent: &Agent) -> TrustItem {
     let agent = agent.name.to_string();
     let name = format!("{SHELL_TOOL}:{agent}");
     let title = format!("the tool `{SHELL_TOOL}` of agent `{agent}`");
-    let line = format!("agent {agent} may run commands on this machine unsandboxed");
+    let line = match agent_without_rules.sandbox_config().map(SandboxConfig::reachable_hosts) {
+        None => format!("agent {agent} may run commands on this machine unsandboxed"),
+        Some(hosts) if hosts == [ANY_HOST] => {
+            format!("agent {agent} may run commands in a sandbox that reaches every host")
+        }
+        Some(hosts) => format!(
+            "agent {agent} may run commands in a sandbox that reaches: {}",
+            hosts.join(", ")
+        ),
+    };
     let digest = agent_without_rules.definition_hash().to_string();
     TrustItem::new(TrustKind::Shell, &name, title, &[digest])
         .with_description_lines([line])

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use longhaul_core::port::context::ContextProvider;
 use longhaul_core::port::model::Model;
+use longhaul_core::port::sandbox::Sandboxes;
 use longhaul_core::port::tool::Tool;
 use longhaul_engine::agent::config::PerceptionSource;
 use longhaul_engine::agent::{Agent, check};
@@ -27,6 +28,7 @@ pub(crate) struct RuntimeRegistrations {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) models: BTreeMap<String, Arc<dyn Model>>,
     context_providers: BTreeMap<String, Arc<dyn ContextProvider>>,
+    pub(crate) sandboxes: BTreeMap<String, Arc<dyn Sandboxes>>,
     first_duplicate: Option<(&'static str, String)>,
 }
 
@@ -40,6 +42,13 @@ impl RuntimeRegistrations {
     pub(crate) fn add_context(&mut self, name: String, provider: Arc<dyn ContextProvider>) {
         if self.context_providers.insert(name.clone(), provider).is_some() {
             self.first_duplicate = Some(("context provider", name));
+        }
+    }
+
+    pub(crate) fn add_sandboxes(&mut self, provider: Arc<dyn Sandboxes>) {
+        let name = provider.name().to_owned();
+        if self.sandboxes.insert(name.clone(), provider).is_some() {
+            self.first_duplicate = Some(("sandbox provider", name));
         }
     }
 

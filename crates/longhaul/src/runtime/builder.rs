@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use longhaul_core::port::context::ContextProvider;
 use longhaul_core::port::model::Model;
+use longhaul_core::port::sandbox::Sandboxes;
 use longhaul_core::port::tool::Progress;
 use serde::Serialize;
 
@@ -114,6 +115,13 @@ impl RuntimeBuilder {
     ) -> Self {
         let provider = Arc::new(provider);
         self.registrations.add_context(name.into(), provider);
+        self
+    }
+
+    /// Adds a provider of sandboxes (isolated environments in which tools work) under its own name,
+    /// which agents refer to. It replaces a provider of the same name in a project.
+    pub fn sandboxes(mut self, provider: impl Sandboxes + 'static) -> Self {
+        self.registrations.add_sandboxes(Arc::new(provider));
         self
     }
 
