@@ -40,16 +40,24 @@ pub(super) fn waits_for_sandbox(control: &ControlState, call: &TrackedCall) -> b
 /// Returns whether the engine must open the sandbox of the run now: no call is running, and a call
 /// could otherwise be started or verified.
 pub(crate) fn must_open_sandbox(control: &ControlState) -> bool {
-    if control.must_stop() || control.has_running_call() || !control.has_active_time_left() {
+    if control.must_stop() || control.has_running_call() {
         return false;
     }
+    let must_verify = control.calls().iter().any(|call| {
+        matches!(call.state, ToolCallState::InDoubt { can_verify: true, .. })
+            && waits_for_sandbox(control, call)
+    });
+    must_verify || (control.has_active_time_left() && has_call_waiting_for_sandbox(control))
+}
+
+/// Returns whether a call could start if the sandbox of the run was open.
+pub(super) fn has_call_waiting_for_sandbox(control: &ControlState) -> bool {
     let calls = control.calls();
     calls.iter().enumerate().any(|(index, call)| {
-        let is_verified = matches!(call.state, ToolCallState::InDoubt { can_verify: true, .. });
-        let is_startable = call.may_start_under_claim(control.driver.epoch)
+        call.may_start_under_claim(control.driver.epoch)
             && !is_run_agent_call(call)
-            && may_run_with_earlier(&calls[..index], call);
-        (is_verified || is_startable) && waits_for_sandbox(control, call)
+            && waits_for_sandbox(control, call)
+            && may_run_with_earlier(&calls[..index], call)
     })
 }
 

@@ -169,6 +169,7 @@ impl Rows {
     }
 
     fn update_scheduling(&mut self, to: &RunSchedulingUpdate) {
+        self.sandboxes.update_queue(to);
         self.has_released_lane = matches!(to, RunSchedulingUpdate::Park { release_lane: true, .. });
         self.head = match to {
             RunSchedulingUpdate::Park { .. } => Head::Parked,

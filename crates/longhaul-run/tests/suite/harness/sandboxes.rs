@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longhaul_core::change::{RowChange, SandboxRow, SandboxState, TimerKind};
+use longhaul_core::change::{RowChange, RunSchedulingUpdate, SandboxRow, SandboxState, TimerKind};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::SandboxEvent;
 use longhaul_core::id::{CallId, SandboxId, TimerId};
 use longhaul_core::port::sandbox::{Isolation, SandboxError};
+use longhaul_core::wait::WaitKind;
 use longhaul_run::input::{SandboxChange, SandboxPlan};
 use longhaul_run::{RunInput, change_idle_sandbox};
 
@@ -52,6 +53,15 @@ impl SandboxRows {
             other => panic!("not a change of a sandbox: {other:?}"),
         }
         Ok(())
+    }
+
+    /// A run that no longer waits for a slot leaves the queue.
+    pub(crate) fn update_queue(&mut self, to: &RunSchedulingUpdate) {
+        self.is_queued &= match to {
+            RunSchedulingUpdate::Release => true,
+            RunSchedulingUpdate::Park { reason, .. } => *reason == WaitKind::SandboxSlot.code(),
+            RunSchedulingUpdate::Pause | RunSchedulingUpdate::End { .. } => false,
+        };
     }
 }
 
