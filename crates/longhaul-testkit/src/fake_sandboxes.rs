@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use longhaul_core::id::Epoch;
@@ -14,6 +15,8 @@ use longhaul_core::port::sandbox::{
     ExecExit, ExecStatus, Isolation, OutputReceiver, OutputStream, ProviderStatus, Sandbox,
     SandboxCommand, SandboxEntry, SandboxError, SandboxInfo, SandboxSpec, SandboxState, Sandboxes,
 };
+
+use tokio::sync::watch;
 
 use crate::latch::Latch;
 
@@ -47,6 +50,7 @@ pub struct SandboxCall {
 #[derive(Debug, Clone, Default)]
 pub struct FakeSandboxes {
     state: Arc<Mutex<State>>,
+    call_count: Arc<watch::Sender<usize>>,
 }
 
 #[derive(Debug, Default)]
@@ -146,16 +150,34 @@ impl FakeSandboxes {
             let latch = state.latches.iter().position(|(blocked, _)| *blocked == op);
             (result, latch.map(|index| state.latches.remove(index).1))
         });
+        self.call_count.send_modify(|count| *count += 1);
         if let Some(latch) = latch {
             latch.wait().await;
         }
         result
     }
 
+    /// Waits for the next call of any kind.
+    pub async fn next_call(&self) {
+        // An error is impossible: `self` holds the sender.
+        _ = self.call_count.subscribe().changed().await;
+    }
+
+    /// Waits until a call has made the condition true. Panics after a timeout.
+    pub async fn wait_until(&self, is_true: impl Fn(&Self) -> bool) {
+        let mut calls = self.call_count.subscribe();
+        let waiting = calls.wait_for(|_| is_true(self));
+        let result = tokio::time::timeout(TIMEOUT, waiting).await;
+        assert!(result.is_ok(), "the condition never came true: {:?}", self.calls());
+    }
+
     fn connect(&self, info: SandboxInfo) -> Arc<dyn Sandbox> {
         Arc::new(FakeSandbox { provider: self.clone(), info })
     }
 }
+
+/// Timeout for a condition to come true.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 const HANDLE_PREFIX: &str = "handle-of-";
 

@@ -48,7 +48,7 @@ pub(crate) async fn open_at_provider(
     let Some(sandbox) = sandbox.filter(|sandbox| sandbox.state.holds_slot()) else {
         return open_sim_sandbox(run);
     };
-    let name = sandbox.event.sandbox.to_string();
+    let name = sandbox_name(&sandbox.event);
     let (op, is_created) = match (sandbox.state, sandbox.event.handle.is_empty()) {
         (SandboxState::Stopping, _) => (SandboxOp::Stop, false),
         (_, true) => (SandboxOp::Create, true),
@@ -93,9 +93,14 @@ pub fn fail_sometimes(
     provider.fail_next(op, error);
 }
 
+/// Returns the name of a sandbox at the provider, as the engine derives it.
+fn sandbox_name(event: &SandboxEvent) -> String {
+    format!("lh-{}", event.sandbox.to_string().replace('_', "-"))
+}
+
 async fn stop_by_name(provider: &FakeSandboxes, name: &str) -> Result<(), SandboxError> {
     let listed = provider.list(&Default::default()).await?;
-    let found = listed.into_iter().find(|info| info.name.contains(name));
+    let found = listed.into_iter().find(|info| info.name == name);
     provider.stop(&found.ok_or(SandboxError::NotFound)?.handle).await
 }
 
@@ -132,15 +137,8 @@ pub async fn stop_idle_sandboxes(
         if choose(4) == 3 {
             continue;
         }
-        let name = row.event.sandbox.to_string().replace('_', "-");
-        let stopped = match stop_by_name(&services.world.sandboxes, &name).await {
-            Err(SandboxError::NotFound) => {
-                let name = row.event.sandbox.to_string();
-                stop_by_name(&services.world.sandboxes, &name).await
-            }
-            stopped => stopped,
-        };
-        let state = match stopped {
+        let name = sandbox_name(&row.event);
+        let state = match stop_by_name(&services.world.sandboxes, &name).await {
             Ok(()) => SandboxState::Stopped,
             Err(SandboxError::NotFound) => SandboxState::Lost,
             Err(error) => return Err(error.into()),

@@ -128,7 +128,7 @@ fn with_special_policies() -> Vec<Scenario> {
 }
 
 pub fn random_task(rng: &mut SeededRng, run: RunId) -> Result<TaskSpec, IdError> {
-    const TOOLS: [&str; 14] = [
+    const TOOLS: [&str; 17] = [
         "look",
         "look",
         "put",
@@ -143,6 +143,9 @@ pub fn random_task(rng: &mut SeededRng, run: RunId) -> Result<TaskSpec, IdError>
         "report_progress",
         "nonsense",
         "run_agent",
+        "build",
+        "build",
+        "build",
     ];
     let turns = (0..rng.below(5)).map(|_| {
         let calls = (0..=rng.below(3)).map(|_| rng.pick(&TOOLS).to_string());
