@@ -136,8 +136,7 @@ impl FakeSandboxes {
         effect: impl FnOnce(&mut State) -> Result<T, SandboxError>,
     ) -> Result<T, SandboxError> {
         let (result, latch) = self.with_state(|state| {
-            let sandbox = sandbox.strip_prefix(HANDLE_PREFIX).unwrap_or(sandbox).to_owned();
-            state.calls.push(SandboxCall { op, sandbox, epoch });
+            state.calls.push(SandboxCall { op, sandbox: name_of(sandbox).to_owned(), epoch });
             let failure = state.failures.iter().position(|(failing, _)| *failing == op);
             let failure = failure.map(|index| state.failures.remove(index).1);
             let result = match failure {
@@ -182,14 +181,13 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const HANDLE_PREFIX: &str = "handle-of-";
 
 impl State {
-    fn find(&mut self, handle: &str) -> Result<(&str, &mut FakeState), SandboxError> {
+    fn find(&mut self, handle: &str) -> Result<&mut FakeState, SandboxError> {
         let name = handle.strip_prefix(HANDLE_PREFIX).ok_or(SandboxError::NotFound)?;
-        let found = self.sandboxes.get_mut(name).ok_or(SandboxError::NotFound)?;
-        Ok((name_of(handle), found))
+        self.sandboxes.get_mut(name).ok_or(SandboxError::NotFound)
     }
 
     fn running(&mut self, handle: &str) -> Result<&mut FakeState, SandboxError> {
-        let (_, sandbox) = self.find(handle)?;
+        let sandbox = self.find(handle)?;
         let stopped = || SandboxError::Unavailable("the sandbox does not run".to_owned());
         if sandbox.is_running { Ok(sandbox) } else { Err(stopped()) }
     }
@@ -241,15 +239,15 @@ impl Sandboxes for FakeSandboxes {
         _spec: &SandboxSpec,
     ) -> Result<Arc<dyn Sandbox>, SandboxError> {
         let started = self.call((SandboxOp::Start, handle, None), |state| {
-            let (name, sandbox) = state.find(handle)?;
+            let sandbox = state.find(handle)?;
             sandbox.is_running = true;
-            Ok(sandbox.info(name))
+            Ok(sandbox.info(name_of(handle)))
         });
         Ok(self.connect(started.await?))
     }
 
     async fn get(&self, handle: &str) -> Result<SandboxInfo, SandboxError> {
-        self.with_state(|state| state.find(handle).map(|(name, sandbox)| sandbox.info(name)))
+        self.with_state(|state| state.find(handle).map(|sandbox| sandbox.info(name_of(handle))))
     }
 
     async fn list(
@@ -268,7 +266,7 @@ impl Sandboxes for FakeSandboxes {
 
     async fn stop(&self, handle: &str) -> Result<(), SandboxError> {
         let stopped = self.call((SandboxOp::Stop, handle, None), |state| {
-            state.find(handle)?.1.is_running = false;
+            state.find(handle)?.is_running = false;
             Ok(())
         });
         stopped.await
@@ -297,7 +295,7 @@ impl Drop for RunningCommand<'_> {
     fn drop(&mut self) {
         let Self(sandbox) = self;
         sandbox.provider.with_state(|state| {
-            if let Ok((_, found)) = state.find(&sandbox.info.handle) {
+            if let Ok(found) = state.find(&sandbox.info.handle) {
                 found.commands -= 1;
             }
         });

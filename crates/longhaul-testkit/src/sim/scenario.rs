@@ -85,6 +85,7 @@ pub fn recorded_scenarios() -> Vec<Scenario> {
             in_doubt_policy(),
         ),
         scenario("verified", script(&[&["probe", "put"], &["probe"]], "probed"), plain()),
+        scenario("sandboxed", script(&[&["build", "look"], &["build"]], "built"), plain()),
         scenario("effect_keys", script(&[&["pay", "pay"], &["pay", "put"]], "paid"), plain()),
         scenario("approval", script(&[&["look", "careful", "put"]], "allowed"), guarded()),
         scenario("question", script(&[&["ask_human"], &["look"]], "went left"), plain()),
