@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 
 use longhaul_core::change::{SandboxFilter, SandboxRow, SandboxState};
 use longhaul_core::duration::format_duration;
-use longhaul_core::id::SandboxId;
 use longhaul_core::port::sandbox::{SandboxError, Sandboxes};
 use longhaul_core::port::store::{AppendRequest, AppendResult, JournalAuthor};
 use longhaul_core::time::{Clock, Millis, Timestamp};
@@ -18,7 +17,7 @@ use longhaul_run::change_idle_sandbox;
 
 use crate::error::Result;
 use crate::panics::guard;
-use crate::sandboxes::{ID_LABEL, SandboxRegistry, sandbox_name};
+use crate::sandboxes::{ID_LABEL, SandboxRegistry};
 use crate::services::Services;
 
 /// Maximum time between two checks of all sandboxes.
@@ -47,7 +46,8 @@ pub(crate) struct SandboxSweeper {
     /// Sandboxes that a provider has and the store does not know, by provider and handle, with the
     /// time of the monotonic clock at which each was seen first.
     unknown: BTreeMap<(String, String), Millis>,
-    reconciled_at: Option<Millis>,
+    /// Time of the last comparison with each provider, by its name.
+    reconciled_at: BTreeMap<String, Millis>,
 }
 
 impl SandboxSweeper {
@@ -89,16 +89,14 @@ impl SandboxSweeper {
         if queue.woken > 0 {
             services.notifier.notify_runs_ready();
         }
-        let stopping = rows.iter().filter(|row| row.state == SandboxState::Stopping).count();
-        let needed = (queue.waiting as usize).saturating_sub(stopping);
-        let work = rows.iter().filter_map(|row| Some((*row, due_action(row, now)?)));
-        let evicted = longest_idle(rows, now).take(needed);
-        let evicted =
-            evicted.map(|row| (row, Action::Stop("another run needs its slot".to_owned())));
-        let mut actions: BTreeMap<SandboxId, (&SandboxRow, Action)> =
-            evicted.map(|(row, action)| (row.event.sandbox, (row, action))).collect();
-        actions.extend(work.map(|(row, action)| (row.event.sandbox, (row, action))));
-        let actions = actions.into_values().map(|(row, action)| async move {
+        let due: Vec<(&SandboxRow, Action)> =
+            rows.iter().filter_map(|row| Some((*row, due_action(row, now)?))).collect();
+        let is_stop = |(_, action): &&(_, Action)| !matches!(action, Action::Delete);
+        let stops = due.iter().filter(is_stop).count();
+        let needed = (queue.waiting as usize).saturating_sub(stops);
+        let evicted = evict_idle(services, (rows, now), needed).await?;
+        let evicted = evicted.iter().map(|row| (row, Action::FinishStop));
+        let actions = due.into_iter().chain(evicted).map(|(row, action)| async move {
             perform(services, &**provider, (row, action)).await
         });
         for result in futures_util::future::join_all(actions).await {
@@ -121,10 +119,11 @@ impl SandboxSweeper {
     ) {
         let clock = &*services.clock;
         let now = clock.monotonic_time();
-        if self.reconciled_at.is_some_and(|last| now.minus(last) < RECONCILE_INTERVAL) {
+        let last = self.reconciled_at.get(provider.name());
+        if last.is_some_and(|last| now.minus(*last) < RECONCILE_INTERVAL) {
             return;
         }
-        self.reconciled_at = Some(now);
+        self.reconciled_at.insert(provider.name().to_owned(), now);
         let listed = match provider.list(&services.sandboxes.store_labels()).await {
             Ok(listed) => listed,
             Err(error) => {
@@ -196,6 +195,24 @@ fn longest_idle<'a>(
     let mut idle: Vec<&SandboxRow> = rows.iter().filter(is_candidate).copied().collect();
     idle.sort_by_key(|row| row.idle_since);
     idle.into_iter()
+}
+
+/// Records that this many sandboxes are stopped to make room for others, the longest idle first. A
+/// sandbox whose owner was claimed meanwhile is left out. Returns the new rows.
+async fn evict_idle(
+    services: &Services,
+    (rows, now): (&[&SandboxRow], Timestamp),
+    needed: usize,
+) -> Result<Vec<SandboxRow>> {
+    let mut evicted = Vec::new();
+    for row in longest_idle(rows, now) {
+        if evicted.len() >= needed {
+            break;
+        }
+        let reason = Some("another run needs its slot".to_owned());
+        evicted.extend(record(services, row, (SandboxState::Stopping, reason)).await?);
+    }
+    Ok(evicted)
 }
 
 async fn list_existing(services: &Services) -> Result<Vec<SandboxRow>> {
@@ -285,8 +302,7 @@ enum Call {
     Delete,
 }
 
-/// Stops or deletes the sandbox at its provider. A sandbox whose creation was not answered is found
-/// by its label.
+/// Stops or deletes the sandbox at its provider.
 async fn call_provider(
     services: &Services,
     provider: &dyn Sandboxes,
@@ -295,14 +311,7 @@ async fn call_provider(
 ) -> std::result::Result<(), SandboxError> {
     let clock = &*services.clock;
     with_timeout(clock, async {
-        let mut handle = row.event.handle.clone();
-        if handle.is_empty() {
-            let mut labels = services.sandboxes.store_labels();
-            labels.insert(ID_LABEL.to_owned(), row.event.sandbox.to_string());
-            let name = sandbox_name(&row.event);
-            let found = provider.list(&labels).await?.into_iter().find(|info| info.name == name);
-            handle = found.ok_or(SandboxError::NotFound)?.handle;
-        }
+        let handle = services.sandboxes.find_handle(provider, &row.event).await?;
         match call {
             Call::Stop => provider.stop(&handle).await,
             Call::Delete => provider.delete(&handle).await,
