@@ -22,6 +22,7 @@ use longhaul_core::port::sandbox::{
 use longhaul_core::time::Clock;
 
 use crate::local::cgroup::{Cgroup, CgroupRoot};
+use crate::local::egress::SandboxEgress;
 use crate::local::layout::{Layout, ProviderDir, SandboxFile, check_name, is_name};
 use crate::local::probe::Probe;
 use crate::local::sandbox::{LocalSandbox, SandboxParts};
@@ -30,6 +31,7 @@ use crate::local::spawner::Spawner;
 mod bwrap;
 mod cgroup;
 mod command;
+mod egress;
 mod exec;
 mod files;
 mod layout;
@@ -129,6 +131,9 @@ impl LocalSandboxes {
             path::check_volume_path(&volume.path)?;
         }
         exec::check_environment(&spec.env)?;
+        let placeholders = spec.secrets.iter();
+        let placeholders = placeholders.map(|secret| (secret.name.clone(), String::new()));
+        exec::check_environment(&placeholders.collect())?;
         let isolation = self.isolation(spec)?;
         let is_open = spec.network == NetworkPolicy::Host && spec.secrets.is_empty();
         if isolation != Isolation::Bubblewrap && !(is_open && spec.volumes.is_empty()) {
@@ -138,13 +143,7 @@ impl LocalSandboxes {
                 self.shared.probe.bwrap.as_ref().err().map_or("", String::as_str)
             )));
         }
-        if matches!(spec.network, NetworkPolicy::Hosts(_)) || !spec.secrets.is_empty() {
-            return Err(SandboxError::Refused(
-                "the provider `local` can't restrict the network to a list of hosts; set \
-                 `network: none` or `network: host` in the agent's file"
-                    .to_owned(),
-            ));
-        }
+        egress::check_network(&self.shared, spec)?;
         Ok(isolation)
     }
 
@@ -165,6 +164,7 @@ impl LocalSandboxes {
             info: file.info(&spec.name),
             volumes: volumes.collect::<Result<_, SandboxError>>()?,
             provider: Arc::clone(&self.shared),
+            egress: SandboxEgress::open(&self.shared, spec)?,
             spec: spec.clone(),
             cgroup,
             layout,
@@ -201,8 +201,9 @@ impl Sandboxes for LocalSandboxes {
         let probe = &self.shared.probe;
         let mut notes = vec![match &self.shared.cgroups {
             Some(root) => format!("memory, tasks and CPU are limited by {root}"),
-            None => "memory is limited per process and CPU is not limited, because this process \
-                     can't create control groups; start it as a systemd service with `Delegate=yes`"
+            None => "memory is limited per process, tasks per command and CPU not at all, because \
+                     this process can't create control groups; start it as a systemd service with \
+                     `Delegate=yes`"
                 .to_owned(),
         }];
         notes.push(probe::LEVEL_NOTE.to_owned());

@@ -12,7 +12,7 @@ use longhaul_core::port::sandbox::{SandboxError, SandboxLimits};
 use crate::local::layout::{Layout, io_error};
 
 /// Default maximum number of processes and threads of a sandbox.
-const TASKS_DEFAULT: u32 = 2_000;
+pub(crate) const TASKS_DEFAULT: u32 = 2_000;
 /// Period over which CPU time is limited, in microseconds.
 const CPU_PERIOD_MICROS: u32 = 100_000;
 

@@ -111,8 +111,13 @@ impl CommandRecord {
                 let pid = Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)?;
                 self.is_process(pid).then_some(pid)
             });
+            let mut has_found = false;
+            for pid in pids {
+                has_found = true;
+                _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
             // A killed process could have started another one before.
-            if pids.map(|pid| rustix::process::kill_process(pid, Signal::KILL)).count() == 0 {
+            if !has_found {
                 return;
             }
         }

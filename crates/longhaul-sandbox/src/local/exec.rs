@@ -3,7 +3,7 @@
 //! Invariant: no process of a command survives its end, whether it exits, runs out of time or is
 //! dropped.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,11 +23,17 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::process::{Child, Command};
 
 use crate::local::bwrap::BwrapArgs;
+use crate::local::cgroup::TASKS_DEFAULT;
 use crate::local::command::{COMMAND_VAR, CommandRecord, WRAPPER, wait_for_end};
+use crate::local::egress::SandboxEgress;
 use crate::local::layout::io_error;
 use crate::local::path::{Folders, HOME, normalize};
 use crate::local::sandbox::SandboxParts;
 
+/// Script that limits the processes of a command in its namespace, where only those of the command
+/// count, and runs the command. The shells name the limit differently.
+const INNER_WRAPPER: &str = "[ \"$1\" = unlimited ] || ulimit -u \"$1\" 2>/dev/null || \
+                             ulimit -p \"$1\"; shift; exec \"$@\"";
 /// Size of the buffer of each output stream.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// Shortest interval between two checks of the disk use.
@@ -66,10 +72,8 @@ pub(crate) async fn run(
     let cwd = normalize(command.cwd.as_deref().unwrap_or("."))?;
     let timeout = command.timeout;
     let memory_kills = parts.cgroup.as_ref().map_or(0, |cgroup| cgroup.memory_kills());
-    let host_cwd = match parts.info.isolation {
-        Isolation::Bubblewrap => None,
-        _ => Some(host_dir(folders, &cwd)?),
-    };
+    let has_namespaces = parts.info.isolation == Isolation::Bubblewrap;
+    let host_cwd = (!has_namespaces).then(|| host_dir(folders, &cwd)).transpose()?;
     let start = {
         let parts = Arc::clone(parts);
         // Dropping this function in the meantime drops the started command later, which kills it.
@@ -95,7 +99,8 @@ pub(crate) async fn run(
             (None, signal) => ExecStatus::Signaled(signal.unwrap_or_default()),
         },
     };
-    Ok(ExecExit { status, refusals: BTreeSet::new() })
+    let refusals = parts.egress.as_ref().map(SandboxEgress::take_refusals).unwrap_or_default();
+    Ok(ExecExit { status, refusals })
 }
 
 /// Returns the directory of this machine for a working directory of the sandbox.
@@ -138,6 +143,11 @@ impl RunningCommand {
             Some(dir) => plain_command(&mut process, parts, &command, &record).current_dir(dir),
             None => process.args(bwrap_command(parts, &command, &record).finish(&cwd)),
         };
+        process.args(parts.egress.iter().flat_map(|egress| egress.launcher_args()));
+        // The shell reports a program that is missing, as users know it from a shell.
+        let tasks = parts.spec.limits.tasks.unwrap_or(TASKS_DEFAULT).to_string();
+        let tasks = if parts.cgroup.is_some() { "unlimited".to_owned() } else { tasks };
+        process.args(["/bin/sh", "-c", INNER_WRAPPER, "sh", tasks.as_str()]);
         process.args(&command.argv);
         let (stdin_reader, stdin) = match command.stdin.is_empty() {
             true => (Stdio::null(), None),
@@ -262,8 +272,12 @@ fn environment(
         ("PATH".to_owned(), parts.provider.search_path.clone()),
         ("USER".to_owned(), "agent".into()),
     ]);
-    for (name, value) in parts.spec.env.iter().chain(&command.env) {
-        env.insert(name.clone(), value.into());
+    let placeholders = parts.spec.secrets.iter();
+    let placeholders = placeholders.map(|secret| (secret.name.clone(), secret.placeholder()));
+    let proxy = parts.egress.as_ref().map(SandboxEgress::env).unwrap_or_default();
+    let given = parts.spec.env.clone().into_iter().chain(command.env.clone());
+    for (name, value) in given.chain(placeholders).chain(proxy) {
+        env.insert(name, value.into());
     }
     env.insert(EPOCH_VAR.to_owned(), command.epoch.to_string().into());
     env.insert(COMMAND_VAR.to_owned(), record.id.clone().into());
@@ -281,6 +295,9 @@ fn bwrap_command(
     let program = provider.probe.bwrap.as_deref().unwrap_or(Path::new("bwrap"));
     let mut args = BwrapArgs::new(program, &provider.dir, &provider.options.read_only, has_network);
     args.bind_folders(&parts.layout, &parts.volumes);
+    if let Some(egress) = &parts.egress {
+        egress.bind(&mut args);
+    }
     args.set_env("HOME", HOME);
     args.set_env("TMPDIR", "/tmp");
     for (name, value) in environment(parts, command, record) {

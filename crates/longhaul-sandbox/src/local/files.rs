@@ -92,10 +92,11 @@ impl Location {
     pub(crate) fn read(&self, max_bytes: u64) -> io::Result<Vec<u8>> {
         let file = File::from(self.open(OFlags::RDONLY)?);
         let kind = FileType::from_raw_mode(sys::fstat(&file)?.st_mode);
-        match kind {
-            FileType::RegularFile => {}
-            FileType::Directory => return Err(Errno::ISDIR.into()),
-            _ => return Err(io::Error::other("it is not a regular file")),
+        if kind == FileType::Directory {
+            return Err(Errno::ISDIR.into());
+        }
+        if kind != FileType::RegularFile {
+            return Err(io::Error::other("it is not a regular file"));
         }
         let mut content = Vec::new();
         file.take(max_bytes.saturating_add(1)).read_to_end(&mut content)?;
@@ -141,7 +142,11 @@ impl Location {
                 FileType::RegularFile => SandboxEntryKind::File,
                 FileType::Directory => SandboxEntryKind::Dir,
                 FileType::Symlink => SandboxEntryKind::Symlink,
-                _ => SandboxEntryKind::Other,
+                FileType::Fifo
+                | FileType::Socket
+                | FileType::CharacterDevice
+                | FileType::BlockDevice
+                | FileType::Unknown => SandboxEntryKind::Other,
             };
             let size = u64::try_from(stat.st_size).unwrap_or_default();
             let size = if kind == SandboxEntryKind::File { size } else { 0 };

@@ -76,6 +76,7 @@ impl ProviderDir {
             for (name, content) in ETC_FILES {
                 write_atomically(&etc.join(name), content.as_bytes())?;
             }
+            fs::create_dir_all(root.join(".sockets"))?;
             let filter = crate::local::seccomp::filter_bytes();
             write_atomically(&root.join(".seccomp"), &filter)?;
             Ok(Self { root })
@@ -86,6 +87,11 @@ impl ProviderDir {
     /// Returns the directory with the files of `/etc` that are the same in all sandboxes.
     pub(crate) fn etc(&self) -> PathBuf {
         self.root.join(".etc")
+    }
+
+    /// Returns the directory with the sockets of egress proxies.
+    pub(crate) fn sockets(&self) -> PathBuf {
+        self.root.join(".sockets")
     }
 
     /// Returns the file with the filter of system calls.

@@ -1,6 +1,6 @@
 //! Paths of a sandbox, and the folders of this machine that they belong to.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use longhaul_core::port::sandbox::{SandboxError, WORKSPACE};
 
@@ -83,9 +83,11 @@ pub(crate) fn normalize(path: &str) -> Result<PathBuf, SandboxError> {
     let mut absolute = PathBuf::new();
     for component in Path::new(WORKSPACE).join(path).components() {
         match component {
-            std::path::Component::ParentDir => _ = absolute.pop(),
-            std::path::Component::CurDir => {}
-            other => absolute.push(other),
+            Component::ParentDir => _ = absolute.pop(),
+            Component::CurDir => {}
+            Component::Normal(_) | Component::RootDir | Component::Prefix(_) => {
+                absolute.push(component);
+            }
         }
     }
     Ok(absolute)

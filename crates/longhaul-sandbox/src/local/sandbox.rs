@@ -13,6 +13,7 @@ use longhaul_core::port::sandbox::{
 use crate::local::ProviderParts;
 use crate::local::cgroup::Cgroup;
 use crate::local::command;
+use crate::local::egress::SandboxEgress;
 use crate::local::exec;
 use crate::local::files::{MissingFolders, file_error};
 use crate::local::layout::Layout;
@@ -32,6 +33,7 @@ pub(crate) struct SandboxParts {
     /// Volumes by their paths in the sandbox, with their directories on this machine.
     pub(crate) volumes: Vec<(String, PathBuf)>,
     pub(crate) cgroup: Option<Cgroup>,
+    pub(crate) egress: Option<SandboxEgress>,
 }
 
 impl SandboxParts {

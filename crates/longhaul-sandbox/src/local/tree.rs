@@ -66,7 +66,11 @@ impl TreeCopy {
             FileType::RegularFile => self.copy_file(from, to, mode | Mode::RUSR | Mode::WUSR),
             FileType::Symlink => copy_link(from, to),
             FileType::Directory => self.copy_folder(from, to, depth_left),
-            _ => Ok(()),
+            FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => Ok(()),
         }
     }
 

@@ -1,6 +1,11 @@
 //! The local provider: the conformance suite, and programs that try to leave their sandbox.
 
+mod escape;
 mod fixture;
+mod levels;
+mod limits;
+mod network;
+mod processes;
 
 use fixture::new_harness;
 
