@@ -1,5 +1,7 @@
 //! Tests of secrets, and of the requests that the proxy decrypts for them.
 
+use std::time::Duration;
+
 use longhaul_core::port::sandbox::SandboxError;
 use longhaul_sandbox::egress::{CA_BUNDLE_PATH, EgressOptions, EgressProxy, HostList};
 
@@ -186,7 +188,17 @@ async fn a_program_that_does_not_trust_the_proxy_is_reported() {
     let path = other_certificates.to_str().unwrap();
     let output = harness.curl(&["--cacert", path, "https://a.example/"]).await;
     assert_eq!(output.exit, Some(60), "{output:?}");
-    assert!(harness.refusals().contains("trust the certificates in the file"));
+    // `curl` can end before the proxy reads that the certificate was rejected.
+    let refusal = async {
+        loop {
+            match harness.refusals() {
+                refusals if refusals.is_empty() => tokio::task::yield_now().await,
+                refusals => return refusals,
+            }
+        }
+    };
+    let refusal = tokio::time::timeout(Duration::from_secs(20), refusal).await.unwrap();
+    assert!(refusal.contains("trust the certificates in the file"), "{refusal}");
 }
 
 #[tokio::test]

@@ -247,10 +247,11 @@ pub(crate) async fn serve(tasks: &mut JoinSet<()>, tls: Option<TlsAcceptor>) -> 
             connections.spawn(async move {
                 match tls {
                     None => serve_connection(stream).await,
-                    Some(tls) => match tls.accept(stream).await {
-                        Ok(stream) => serve_connection(stream).await,
-                        Err(_) => {}
-                    },
+                    Some(tls) => {
+                        if let Ok(stream) = tls.accept(stream).await {
+                            serve_connection(stream).await;
+                        }
+                    }
                 }
             });
         }
