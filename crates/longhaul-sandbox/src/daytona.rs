@@ -1,8 +1,8 @@
 //! Sandboxes of Daytona, on machines of its own.
 //!
-//! The image must contain `sh`, `tar` and `base64`, and its user must be able to create the work
-//! folder, directly or by `sudo`. Secrets come from Daytona's vault, by name; Daytona knows
-//! their values and their hosts.
+//! The image must contain a POSIX shell, `tar` and `base64`, and its user must be able to create the
+//! work folder, directly or by `sudo`. Secrets are refused: Daytona replaces placeholders only by
+//! secrets of its own vault.
 
 mod api;
 mod create_request;
@@ -235,7 +235,7 @@ impl Sandboxes for DaytonaSandboxes {
 
     async fn status(&self) -> ProviderStatus {
         let result = self.api.page(&[("limit", "1")]).await;
-        let note = "Daytona takes secrets from its vault, by name: their hosts are set there.";
+        let note = "Daytona can't use secrets for hosts: an agent with such secrets is refused.";
         ProviderStatus {
             isolation: result.map(|_| Isolation::Remote).map_err(|error| error.to_string()),
             notes: vec![note.to_owned()],

@@ -28,6 +28,15 @@ pub(super) fn build(
     source: &ImageSource,
     volumes: &[(String, String)],
 ) -> Result<Value, SandboxError> {
+    if let Some(secret) = spec.secrets.first() {
+        // Daytona replaces placeholders only by secrets of its own vault, for hosts that are set
+        // there.
+        return Err(SandboxError::Refused(format!(
+            "Daytona can't keep the value of the secret {} out of the sandbox; remove the secret \
+             from the agent's file, or use another sandbox provider",
+            secret.name
+        )));
+    }
     let mut body = Map::new();
     body.insert("name".into(), json!(spec.name));
     body.insert("labels".into(), json!(spec.labels));
@@ -57,12 +66,6 @@ pub(super) fn build(
     if !volumes.is_empty() {
         let mounts = volumes.iter().map(|(id, path)| json!({ "volumeId": id, "mountPath": path }));
         body.insert("volumes".into(), mounts.collect());
-    }
-    if !spec.secrets.is_empty() {
-        // Daytona takes the value and the hosts of a secret from its own vault. It puts a
-        // placeholder into the environment.
-        let names = spec.secrets.iter().map(|secret| &secret.name);
-        body.insert("secrets".into(), names.map(|name| json!({ name: name })).collect());
     }
     match &spec.network {
         NetworkPolicy::None => _ = body.insert("networkBlockAll".into(), json!(true)),
@@ -99,11 +102,12 @@ fn domain(host: &str) -> Result<&str, SandboxError> {
 /// Checks that a name can be part of an address.
 pub(super) fn check_name(name: &str) -> Result<(), SandboxError> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    match !name.is_empty() && name.len() <= 100 && name.chars().all(is_allowed) {
+    let is_bounded = (1..=100).contains(&name.len()) && !name.starts_with('-');
+    match is_bounded && name.chars().all(is_allowed) {
         true => Ok(()),
         false => Err(SandboxError::Refused(format!(
             "{name:?} can't be the name of a sandbox or volume: use up to 100 letters, digits and \
-             hyphens"
+             inner hyphens"
         ))),
     }
 }

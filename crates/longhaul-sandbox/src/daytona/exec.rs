@@ -18,7 +18,7 @@ use serde_json::json;
 use tokio::runtime::Handle;
 
 use super::http::ApiRequest;
-use super::scripts;
+use super::scripts::{self, OutputPosition};
 use super::toolbox::{DaytonaSandbox, SCRIPT_TIMEOUT};
 use super::wire::RemoteSession;
 
@@ -43,7 +43,7 @@ impl DaytonaSandbox {
     ) -> Result<ExecExit, SandboxError> {
         let name = format!("{}{}-{}", scripts::COMMAND_PREFIX, command.epoch.0, random_hex()?);
         let script = scripts::run(&name, command)?;
-        let mut job = Job { sandbox: self, name, offsets: [0; 2], is_running: true };
+        let mut job = Job { sandbox: self, name, positions: [(0, 0); 2], is_running: true };
         let work = async {
             job.start(script, &command.stdin).await?;
             job.follow(on_output).await
@@ -66,16 +66,8 @@ impl DaytonaSandbox {
                 ExecStatus::TimedOut
             }
         };
-        let mut refusals = BTreeSet::new();
-        if job.offsets.iter().any(|size| *size >= scripts::OUTPUT_BYTES_MAX) {
-            refusals.insert(format!(
-                "only the first {} MiB of each output stream are kept; redirect the output to a \
-                 file to keep all of it",
-                scripts::OUTPUT_BYTES_MAX >> 20
-            ));
-        }
         job.is_running = false;
-        Ok(ExecExit { status, refusals })
+        Ok(ExecExit { status, refusals: BTreeSet::new() })
     }
 
     pub(super) async fn kill_older_commands(&self, epoch: Epoch) -> Result<(), SandboxError> {
@@ -131,8 +123,8 @@ struct Job<'a> {
     sandbox: &'a DaytonaSandbox,
     /// Name of the command and of its session.
     name: String,
-    /// Number of bytes of both streams that were received.
-    offsets: [u64; 2],
+    /// Positions up to which both streams were received.
+    positions: [OutputPosition; 2],
     is_running: bool,
 }
 
@@ -141,6 +133,8 @@ struct Job<'a> {
 enum JobState {
     Starting,
     Running,
+    /// The command has written more than fits into a response.
+    HasMore,
     Ended(i32),
 }
 
@@ -173,6 +167,7 @@ impl Job<'_> {
         loop {
             match self.poll(on_output).await? {
                 JobState::Ended(code) => return Ok(code),
+                JobState::HasMore => continue,
                 JobState::Running => {}
                 JobState::Starting if starting_polls == STARTING_POLLS_MAX => {
                     return Err(SandboxError::Unavailable(
@@ -189,27 +184,36 @@ impl Job<'_> {
     /// Waits up to five seconds for output or the end of the command. The command has ended once
     /// all its output was received.
     async fn poll(&mut self, on_output: OutputReceiver<'_>) -> Result<JobState, SandboxError> {
-        let script = scripts::poll(&self.name, self.offsets);
+        let script = scripts::poll(&self.name, self.positions);
         let text = self.sandbox.run_script(&script, SCRIPT_TIMEOUT).await?.result;
         let invalid = || SandboxError::Unavailable("its toolbox gives an invalid result".to_owned());
         let (head, rest) = text.split_once('\n').ok_or_else(invalid)?;
         let mut fields = head.split(' ');
         let state = fields.next().unwrap_or_default();
         let numbers: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
-        let [code, out_size, err_size] = numbers[..] else { return Err(invalid()) };
+        let [code, out_file, out_offset, err_file, err_offset] = numbers[..] else {
+            return Err(invalid());
+        };
         let (out, err) = rest.split_once(".\n").unwrap_or_default();
-        let streams = [(OutputStream::Stdout, out), (OutputStream::Stderr, err)];
-        for ((stream, encoded), offset) in streams.into_iter().zip(&mut self.offsets) {
+        let mut is_full = false;
+        for (index, (stream, encoded, (file, offset))) in [
+            (OutputStream::Stdout, out, (out_file, out_offset)),
+            (OutputStream::Stderr, err, (err_file, err_offset)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
             let chunk = decode(encoded).ok_or_else(invalid)?;
-            *offset += chunk.len() as u64;
+            self.positions[index] = (file, offset + chunk.len() as u64);
+            is_full |= chunk.len() as u64 == scripts::CHUNK_BYTES;
             if !chunk.is_empty() {
                 on_output(stream, &chunk);
             }
         }
-        let is_complete = self.offsets[0] >= out_size && self.offsets[1] >= err_size;
         match state {
-            "end" if is_complete => Ok(JobState::Ended(i32::try_from(code).unwrap_or(-1))),
-            "end" | "run" => Ok(JobState::Running),
+            "end" => Ok(JobState::Ended(i32::try_from(code).unwrap_or(-1))),
+            "run" if is_full => Ok(JobState::HasMore),
+            "run" => Ok(JobState::Running),
             "new" => Ok(JobState::Starting),
             _ => Err(SandboxError::Unavailable(
                 "the files of the command in /tmp of the sandbox were deleted".to_owned(),

@@ -31,6 +31,13 @@ impl DaytonaSandbox {
         path: &str,
         max_bytes: u64,
     ) -> Result<Vec<u8>, SandboxError> {
+        // The toolbox would wait for a writer of a FIFO.
+        let script = scripts::check_file(&scripts::absolute_path(path)?);
+        let checked = self.run_script(&script, SCRIPT_TIMEOUT).await?;
+        if checked.exit_code != 0 {
+            let message = format!("can't read {path}: {}", checked.result.trim());
+            return Err(SandboxError::File(message));
+        }
         let request = ApiRequest::new(Method::GET, self.file_url("download", path)?);
         let content = self.api.client.bytes(request, max_bytes).await;
         let is_too_large = matches!(content, Err(ApiError::TooLarge(_)));

@@ -13,14 +13,18 @@ const COMMAND_VAR: &str = "LONGHAUL_COMMAND";
 /// number follow.
 pub(super) const COMMAND_PREFIX: &str = "lh-";
 
-/// Blocks of 512 bytes of each output stream of a command that are kept on the disk of the sandbox.
-const OUTPUT_BLOCKS_MAX: u64 = 131_072;
+/// Maximum number of reads, of 64 KiB at most, whose output is stored in one file.
+const READS_PER_FILE: u32 = 256;
 
-/// Maximum number of bytes of each output stream of a command.
-pub(super) const OUTPUT_BYTES_MAX: u64 = OUTPUT_BLOCKS_MAX * 512;
+/// Maximum number of files of an output stream. While there are more, the command waits for the
+/// output to be received.
+const OUTPUT_FILES_MAX: u32 = 4;
 
 /// Maximum number of bytes of an output stream in a response.
-const CHUNK_BYTES: u64 = 256 << 10;
+pub(super) const CHUNK_BYTES: u64 = 4 << 20;
+
+/// Position in an output stream: the number of a file, and an offset in the file.
+pub(super) type OutputPosition = (u64, u64);
 
 /// Creates the work folder, and fails with a sentence if a needed program is missing.
 pub(super) const PREPARE: &str = r#"
@@ -85,15 +89,17 @@ pub(super) fn run(name: &str, command: &SandboxCommand) -> Result<String, Sandbo
         return Err(SandboxError::Refused(message));
     }
     let dir = command_dir(name);
-    // `cat` ends when its file has reached the limit. The rest of the output is read and dropped,
-    // so that the command goes on.
     Ok(format!(
         "cd {dir} || exit 1\n\
          mkdir started 2>/dev/null || exit 0\n\
          [ -e stdin ] || : >stdin\n\
-         : >out; : >err; echo $$ >pid\n\
-         keep() {{ (ulimit -f {OUTPUT_BLOCKS_MAX}; exec cat >\"$1\" 2>/dev/null); \
-         exec cat >/dev/null; }}\n\
+         echo $$ >pid\n\
+         keep() {{\n\
+           n=0; while dd bs=65536 count={READS_PER_FILE} of=$1.$n 2>/dev/null && [ -s $1.$n ]; do\n\
+             n=$((n+1))\n\
+             while [ -e $1.$((n-{OUTPUT_FILES_MAX})) ]; do sleep 0.1 || sleep 1; done\n\
+           done\n\
+         }}\n\
          {{ {{ ({args} <stdin >&3 2>&4 3>&- 4>&-); echo $? >status; }} 4>&1 | keep err 3>&-; }} \
          3>&1 | keep out\n\
          : >done\n"
@@ -102,30 +108,45 @@ pub(super) fn run(name: &str, command: &SandboxCommand) -> Result<String, Sandbo
 
 /// Returns the script that waits for more output of a command, or for its end.
 ///
-/// The first line of its output has the state (`new`, `run` or `end`), the exit code, and the sizes
-/// of both streams. A chunk of each stream follows, in base64; a line with a dot separates them.
-pub(super) fn poll(name: &str, offsets: [u64; 2]) -> String {
+/// The first line of its output has the state (`new`, `run` or `end`), the exit code, and for each
+/// stream the file and the offset of its chunk. The chunks follow, in base64; a line with a dot
+/// separates them.
+pub(super) fn poll(name: &str, [out, err]: [OutputPosition; 2]) -> String {
     let dir = command_dir(name);
-    let [out, err] = offsets;
-    let (from_out, from_err) = (out + 1, err + 1);
-    // Programs in the background can keep the streams open after the end of the command. Their
-    // output is waited for only briefly.
+    // Files before the position have been received. Programs in the background can keep the
+    // streams open after the end of the command; their output is waited for only briefly.
     format!(
         "exec 2>/dev/null\n\
-         cd {dir} || {{ echo lost 0 0 0; exit; }}\n\
+         cd {dir} || {{ echo lost 0 0 0 0 0; exit; }}\n\
+         rm -f out.$(({out_file}-1)) err.$(({err_file}-1))\n\
+         find_chunk() {{\n\
+           n=$2 o=$3 z=$(stat -c %s $1.$2 || echo 0)\n\
+           if [ $o -ge $z ] && [ -s $1.$((n+1)) ]; then\n\
+             n=$((n+1)); o=0; z=$(stat -c %s $1.$n)\n\
+           fi\n\
+           if [ $((z-o)) -gt {CHUNK_BYTES} ] || [ -s $1.$((n+1)) ]; then rest=1; fi\n\
+           [ $o -lt $z ] && more=1\n\
+         }}\n\
          i=0 g=0\n\
          while :; do\n\
            s= state=new; p=$(cat pid) && state=run\n\
            [ -n \"$p\" ] && ! kill -0 \"$p\" && state=end\n\
            s=$(cat status) && [ -n \"$s\" ] && g=$((g+1))\n\
            if [ -e done ] || [ $g -ge 5 ]; then state=end; fi\n\
-           a=$(stat -c %s out || echo 0) b=$(stat -c %s err || echo 0)\n\
-           [ $a -gt {out} ] || [ $b -gt {err} ] || [ $state = end ] || [ $i -ge 50 ] && break\n\
+           more= rest=\n\
+           find_chunk out {out_file} {out_offset}; a=$n b=$o\n\
+           find_chunk err {err_file} {err_offset}; c=$n d=$o\n\
+           [ -n \"$more\" ] || [ $state = end ] || [ $i -ge 50 ] && break\n\
            i=$((i+1)); sleep 0.1 || sleep 1\n\
          done\n\
-         echo $state ${{s:-137}} $a $b\n\
-         tail -c +{from_out} out | head -c {CHUNK_BYTES} | base64; echo .\n\
-         tail -c +{from_err} err | head -c {CHUNK_BYTES} | base64\n"
+         [ -n \"$rest\" ] && state=run\n\
+         echo $state ${{s:-137}} $a $b $c $d\n\
+         tail -c +$((b+1)) out.$a | head -c {CHUNK_BYTES} | base64; echo .\n\
+         tail -c +$((d+1)) err.$c | head -c {CHUNK_BYTES} | base64\n",
+        out_file = out.0,
+        out_offset = out.1,
+        err_file = err.0,
+        err_offset = err.1,
     )
 }
 
@@ -149,6 +170,16 @@ pub(super) fn kill(prefix: &str, epoch_limit: u64) -> String {
            old \"${{d#/tmp/}}\" && {{ [ -s \"$d/status\" ] || echo 137 >\"$d/status\"; : >\"$d/done\"; }}\n\
          done\n\
          [ -z \"$k\" ]\n"
+    )
+}
+
+/// Returns the script that fails with a sentence if a path is no file.
+pub(super) fn check_file(path: &str) -> String {
+    format!(
+        "p={}\n\
+         [ -f \"$p\" ] && exit\n\
+         [ -e \"$p\" ] && echo 'it is not a file' || echo 'it does not exist'; exit 1\n",
+        quote(path)
     )
 }
 
