@@ -56,7 +56,7 @@ impl ApiError {
 
     /// Returns whether a limit of the organization was reached. Daytona reports it only as text.
     fn is_quota(&self) -> bool {
-        let Self::Status { status: 400 | 403 | 429 | 503, message } = self else { return false };
+        let Self::Status { status: 400 | 403 | 503, message } = self else { return false };
         let message = message.to_ascii_lowercase();
         let texts = ["limit exceeded", "quota", "no available runners"];
         texts.iter().any(|text| message.contains(text))
@@ -150,7 +150,9 @@ impl ApiClient {
             (_, None) => client,
             (_, Some(pem)) => {
                 let certs = Certificate::from_pem_bundle(pem)
-                    .map_err(|_| refuse("the file with its CA certificates is not valid PEM"))?;
+                    .ok()
+                    .filter(|certs| !certs.is_empty())
+                    .ok_or_else(|| refuse("its CA certificates are not valid PEM"))?;
                 client.tls_certs_merge(certs)
             }
         };

@@ -105,8 +105,10 @@ async fn respond(
         _ if is_toolbox => toolbox::respond(&shared, &request).await,
         _ => control_plane::respond(&shared, &request).await,
     };
+    let path = request.segments[usize::from(is_toolbox)..].iter();
+    let path = path.map(|segment| format!("/{}", segment.replace('/', "%2F"))).collect();
     shared.exchanges.lock().expect("exchanges").push(Exchange {
-        path: format!("/{}", request.segments[usize::from(is_toolbox)..].join("/")),
+        path,
         request: request.json(),
         method: request.method,
         is_toolbox,

@@ -13,17 +13,17 @@ fn status(status: u16, message: &'static str) -> Fault {
 #[tokio::test]
 async fn lost_requests_and_responses_are_repaired() {
     let fake = CheckedFake::start().await;
-    let volume = SandboxVolume { name: "cache".to_owned(), path: "/cache".to_owned() };
-    let spec = SandboxSpec { volumes: vec![volume], ..spec("repaired") };
     let provider = fake.provider();
-    for fault in [Fault::LostRequest, Fault::LostResponse] {
+    for (volume, fault) in [("first", Fault::LostRequest), ("second", Fault::LostResponse)] {
+        let volume = SandboxVolume { name: volume.to_owned(), path: "/cache".to_owned() };
+        let spec = SandboxSpec { volumes: vec![volume], ..spec("repaired") };
         fake.fail_next("POST", "api/volumes", fault.clone());
         fake.fail_next("POST", "api/sandbox", fault.clone());
         fake.fail_next("POST", "process/execute", fault.clone());
         let sandbox = provider.create(&spec).await.expect("create");
         assert_eq!(fake.sandbox_count(), 1);
 
-        for path in ["files/upload-v2", "process/session", "/exec", "process/execute"] {
+        for path in ["files/upload-v2", "process/session", "session/lh-", "process/execute"] {
             fake.fail_next("POST", path, fault.clone());
             assert_eq!(run(&*sandbox, "echo ran >> runs; echo done").await, "done\n", "{path}");
         }
