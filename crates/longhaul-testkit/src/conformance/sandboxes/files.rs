@@ -120,10 +120,13 @@ pub async fn dots_do_not_lead_out(fixture: SandboxFixture) {
     let file = host_file(&fixture);
     let file = file.to_str().expect("the path is text");
     let up = "../".repeat(30);
-    for path in [file.to_owned(), format!("{up}{file}"), format!("/workspace/{up}{file}")] {
-        assert_file_error(sandbox.read(&path, SIZE_MAX).await);
+    let paths = [file.to_owned(), format!("{up}{file}"), format!("/workspace/{up}{file}")];
+    for path in &paths {
+        assert_file_error(sandbox.read(path, SIZE_MAX).await);
+    }
+    for path in &paths {
         // The write may create a file of the sandbox with this path.
-        _ = sandbox.write(&path, b"overwritten").await;
+        _ = sandbox.write(path, b"overwritten").await;
     }
     assert_host_is_unchanged(&fixture);
 }
