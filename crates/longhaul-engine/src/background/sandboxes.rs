@@ -210,7 +210,8 @@ async fn evict_idle(
             break;
         }
         let reason = Some("another run needs its slot".to_owned());
-        evicted.extend(record(services, row, (SandboxState::Stopping, reason)).await?);
+        evicted
+            .extend(record_sandbox_state(services, row, (SandboxState::Stopping, reason)).await?);
     }
     Ok(evicted)
 }
