@@ -27,8 +27,8 @@ use crate::local::cgroup::TASKS_DEFAULT;
 use crate::local::command::{COMMAND_VAR, CommandRecord, WRAPPER, wait_for_end};
 use crate::local::egress::SandboxEgress;
 use crate::local::layout::io_error;
+use crate::local::parts::SandboxParts;
 use crate::local::path::{Folders, HOME, normalize};
-use crate::local::sandbox::SandboxParts;
 
 /// Script that limits the processes of a command in its namespace, where only those of the command
 /// count, and runs the command. The shells name the limit differently.
