@@ -35,6 +35,7 @@ impl Probe {
             return Self { bwrap: Err(with_alternatives(reason)) };
         };
         let mut command = Command::new("/bin/sh");
+        command.env_clear();
         command.args(["-c", WRAPPER, "sh", "/dev/null"]).arg(dir.seccomp_filter());
         command.args(["unlimited", "unlimited", "--"]);
         let args = BwrapArgs::new(&bwrap, dir, &options.read_only, false);
