@@ -31,14 +31,14 @@ mod bwrap;
 mod cgroup;
 mod command;
 mod exec;
-mod files;
-mod layout;
-mod path;
+pub(crate) mod files;
+pub(crate) mod layout;
+pub(crate) mod path;
 mod probe;
 mod sandbox;
 mod seccomp;
 mod spawner;
-mod tree;
+pub(crate) mod tree;
 
 /// Settings of the local provider.
 #[derive(Debug, Clone)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use longhaul_core::change::SandboxState;
 use longhaul_core::port::sandbox::{
-    ExecStatus, Sandbox, SandboxCommand, SandboxEntryKind, SandboxError, SandboxLimits, SandboxSpec,
+    ExecStatus, SandboxCommand, SandboxEntryKind, SandboxError, SandboxLimits, SandboxSpec,
 };
 use longhaul_core::time::Millis;
 use longhaul_testkit::conformance::sandboxes::fixture::{
-    SandboxFixture, SandboxHarness, run, run_script, run_until_output, shell,
+    SandboxFixture, SandboxHarness, run, run_script, shell,
 };
 
 use super::real_engine::{IMAGE, RealEngine};
@@ -42,7 +42,8 @@ async fn a_command_has_no_rights(fixture: &SandboxFixture) {
     assert_eq!(field("NoNewPrivs:"), "1");
     // Only the loopback: its name is in the one line after two lines of titles.
     assert_eq!(run_script(&*sandbox, "tail -n +3 /proc/net/dev | wc -l").await.trim(), "1");
-    for denied in ["mount -t tmpfs x /mnt", "chown 12345 /tmp", "mknod /tmp/d c 1 3", "hostname x"] {
+    for denied in ["mount -t tmpfs x /mnt", "chown 12345 /tmp", "mknod /tmp/d c 1 3", "hostname x"]
+    {
         let (status, _) = run(&*sandbox, shell(denied)).await.unwrap();
         assert_ne!(status, ExecStatus::Exited(0), "{denied}");
     }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use longhaul_core::change::SandboxState;
 use longhaul_core::port::sandbox::{
-    ExecStatus, Isolation, NetworkPolicy, Sandbox as _, SandboxCommand, SandboxError, SandboxLimits,
-    SandboxSpec, SandboxVolume, Sandboxes as _,
+    ExecStatus, Isolation, NetworkPolicy, SandboxCommand, SandboxError,
+    SandboxLimits, SandboxSpec, SandboxVolume, Sandboxes as _,
 };
 use longhaul_core::time::Timestamp;
 use longhaul_sandbox::docker::DockerSandboxes;
