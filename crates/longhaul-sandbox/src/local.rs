@@ -33,16 +33,16 @@ mod cgroup;
 mod command;
 mod egress;
 mod exec;
-mod files;
-mod layout;
+pub(crate) mod files;
+pub(crate) mod layout;
 mod options;
 mod parts;
-mod path;
+pub(crate) mod path;
 mod probe;
 mod sandbox;
 mod seccomp;
 mod spawner;
-mod tree;
+pub(crate) mod tree;
 
 /// Provider of sandboxes on this machine.
 #[derive(Debug)]
