@@ -15,7 +15,7 @@
 mod connection;
 mod context;
 mod forward;
-mod hosts;
+pub(crate) mod hosts;
 mod secrets;
 mod socks;
 mod tls;

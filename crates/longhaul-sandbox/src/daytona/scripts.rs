@@ -237,9 +237,12 @@ mod tests {
 
     #[test]
     fn relative_paths_are_below_the_work_folder() {
-        for (path, expected) in
-            [("", "/workspace"), (".", "/workspace"), ("a/b", "/workspace/a/b"), ("/etc/x", "/etc/x")]
-        {
+        for (path, expected) in [
+            ("", "/workspace"),
+            (".", "/workspace"),
+            ("a/b", "/workspace/a/b"),
+            ("/etc/x", "/etc/x"),
+        ] {
             assert_eq!(absolute_path(path).unwrap(), expected);
         }
         assert!(absolute_path("a\0b").is_err());

@@ -43,12 +43,14 @@ impl CheckedFake {
             let (actual, path): (Vec<_>, Vec<_>) =
                 (actual.split('/').collect(), path.split('/').collect());
             actual.len() == path.len()
-                && actual.iter().zip(path).all(|(segment, pattern)| {
-                    pattern == "*" || *segment == pattern
-                })
+                && actual
+                    .iter()
+                    .zip(path)
+                    .all(|(segment, pattern)| pattern == "*" || *segment == pattern)
         };
-        let matching =
-            exchanges.iter().filter(|exchange| exchange.method == method && is_match(&exchange.path));
+        let matching = exchanges
+            .iter()
+            .filter(|exchange| exchange.method == method && is_match(&exchange.path));
         matching.count()
     }
 

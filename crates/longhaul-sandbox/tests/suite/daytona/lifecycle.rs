@@ -42,7 +42,10 @@ async fn failed_build_is_refused_with_its_reason() {
     fake.set_creation(&["building_snapshot", "build_failed"]);
     let provider = fake.provider();
     let error = provider.create(&spec("failed")).await.expect_err("the build fails");
-    assert!(matches!(&error, SandboxError::Refused(message) if message.contains("line 1")), "{error}");
+    assert!(
+        matches!(&error, SandboxError::Refused(message) if message.contains("line 1")),
+        "{error}"
+    );
     let found = provider.get("failed").await.expect("get");
     assert_eq!(found.state, SandboxState::Stopped);
     provider.stop(&found.handle).await.expect("a failed sandbox has no processes");
@@ -71,7 +74,10 @@ async fn reached_limit_of_the_organization_is_no_capacity() {
     fake.set_cpu_quota(1);
     let (provider, first) = fake.create("first").await;
     let error = provider.create(&spec("second")).await.expect_err("there is no capacity");
-    assert!(matches!(&error, SandboxError::NoCapacity(message) if message.contains("CPU")), "{error}");
+    assert!(
+        matches!(&error, SandboxError::NoCapacity(message) if message.contains("CPU")),
+        "{error}"
+    );
     provider.stop(&first.info().handle).await.expect("stop");
     provider.create(&spec("second")).await.expect("create");
     let error = provider.start(&first.info().handle, &spec("first")).await.expect_err("start");
@@ -107,7 +113,8 @@ async fn sandbox_in_transition_is_stopped_started_and_deleted_afterwards() {
     let (stopped, again) = tokio::join!(provider.stop(handle), provider.stop(handle));
     assert_eq!((stopped, again), (Ok(()), Ok(())));
     let busy = spec("busy");
-    let (first, second) = tokio::join!(provider.start(handle, &busy), provider.start(handle, &busy));
+    let (first, second) =
+        tokio::join!(provider.start(handle, &busy), provider.start(handle, &busy));
     assert!(first.is_ok() && second.is_ok());
     let (deleted, again) = tokio::join!(provider.delete(handle), provider.delete(handle));
     assert_eq!((deleted, again), (Ok(()), Ok(())));

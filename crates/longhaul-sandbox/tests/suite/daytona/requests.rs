@@ -41,11 +41,21 @@ async fn hosts_become_a_list_of_domains_or_are_refused() {
     assert_eq!(fake.create_request()["networkBlockAll"], Value::Null);
     create("listed", hosts(&["example.com", "*.example.org"])).await.expect("create");
     assert_eq!(fake.create_request()["domainAllowList"], "example.com,*.example.org");
+    create("preset", hosts(&["github", "packages"])).await.expect("create");
+    let domains = fake.create_request()["domainAllowList"].as_str().expect("a list").to_owned();
+    assert!(domains.starts_with("github.com,") && domains.contains(",crates.io,"), "{domains}");
     create("empty", hosts(&[])).await.expect("create");
     assert_eq!(fake.create_request()["networkBlockAll"], true);
     let refused = [
-        "packages", "github", "example.com:8443", "!example.com", "10.0.0.1", "::1", "*", "*.",
-        "a.*.com", "example.com,other.com", "",
+        "example.com:8443",
+        "!example.com",
+        "10.0.0.1",
+        "::1",
+        "*",
+        "*.",
+        "a.*.com",
+        "example.com,other.com",
+        "",
     ];
     for host in refused {
         let error = create("refused", hosts(&["example.com", host])).await.expect_err(host);
@@ -83,7 +93,10 @@ async fn secrets_are_refused() {
     };
     let spec = SandboxSpec { secrets: vec![secret], ..spec("secret") };
     let error = fake.provider().create(&spec).await.expect_err("secrets");
-    assert!(matches!(&error, SandboxError::Refused(message) if message.contains("TOKEN")), "{error}");
+    assert!(
+        matches!(&error, SandboxError::Refused(message) if message.contains("TOKEN")),
+        "{error}"
+    );
     assert!(!error.to_string().contains("value-of-the-secret"));
     assert_eq!(fake.sandbox_count(), 0);
 }
@@ -94,7 +107,10 @@ fn options_are_checked() {
         let mut options = DaytonaOptions::new("key".to_owned());
         change(&mut options);
         let error = DaytonaSandboxes::new(&options).expect_err(text);
-        assert!(matches!(&error, SandboxError::Refused(message) if message.contains(text)), "{error}");
+        assert!(
+            matches!(&error, SandboxError::Refused(message) if message.contains(text)),
+            "{error}"
+        );
     };
     check(|options| options.url = "app.daytona.io".to_owned(), "URL");
     check(|options| options.url = "ftp://app.daytona.io".to_owned(), "https://");

@@ -170,7 +170,8 @@ fn exchange(method: &str, path: &str, request: Value, response: Value) -> Exchan
 
 #[test]
 fn invalid_exchanges_are_found() {
-    let valid = || exchange("POST", "/process/execute", json!({"command": "ls"}), json!({"result": ""}));
+    let valid =
+        || exchange("POST", "/process/execute", json!({"command": "ls"}), json!({"result": ""}));
     check(&[valid()]);
     if Description::load(TOOLBOX).is_none() {
         return;
