@@ -90,9 +90,9 @@ async fn advance_until(
 
 /// Returns the names that the sandboxes of a journal have at the provider, in order.
 fn sandbox_names(journal: &[JournalEntry]) -> Vec<String> {
-    let created = journal.iter().filter_map(|entry| match &entry.event {
-        Event::SandboxCreating(data) => Some(data.sandbox.to_string()),
-        _ => None,
+    let created = journal.iter().filter_map(|entry| {
+        let Event::SandboxCreating(data) = &entry.event else { return None };
+        Some(data.sandbox.to_string())
     });
     created.map(|id| format!("lh-{}", id.replace('_', "-"))).collect()
 }

@@ -49,20 +49,22 @@ pub(crate) async fn open_at_provider(
         return open_sim_sandbox(run);
     };
     let name = sandbox_name(&sandbox.event);
-    let (op, is_created) = match (sandbox.state, sandbox.event.handle.is_empty()) {
-        (SandboxState::Stopping, _) => (SandboxOp::Stop, false),
-        (_, true) => (SandboxOp::Create, true),
-        (_, false) => (SandboxOp::Start, false),
+    let is_stopping = sandbox.state == SandboxState::Stopping;
+    let op = match sandbox.event.handle.is_empty() {
+        _ if is_stopping => SandboxOp::Stop,
+        true => SandboxOp::Create,
+        false => SandboxOp::Start,
     };
     fail_sometimes(provider, (op, &name), choose);
     let spec = SandboxSpec { name: name.clone(), ..SandboxSpec::default() };
-    let opened = match (op, is_created) {
-        (SandboxOp::Stop, _) => match stop_by_name(provider, &name).await {
-            Ok(()) => return RunInput::SandboxChanged(SandboxChange::Stopped),
-            Err(error) => Err(error),
-        },
-        (_, true) => provider.create(&spec).await,
-        (_, false) => provider.start(&sandbox.event.handle, &spec).await,
+    if is_stopping {
+        let stopped = stop_by_name(provider, &name).await;
+        let change = stopped.map_or_else(SandboxChange::Failed, |()| SandboxChange::Stopped);
+        return RunInput::SandboxChanged(change);
+    }
+    let opened = match op == SandboxOp::Create {
+        true => provider.create(&spec).await,
+        false => provider.start(&sandbox.event.handle, &spec).await,
     };
     RunInput::SandboxChanged(match opened {
         Ok(opened) => {
@@ -122,18 +124,17 @@ pub async fn stop_idle_sandboxes(
     choose: &mut dyn FnMut(usize) -> usize,
 ) -> Result<bool, SimError> {
     let queue = services.records.wake_runs_for_free_slots(SIM_PROVIDER, SIM_SLOTS).await?;
-    let mut has_changed = queue.woken > 0;
+    let mut has_changed = false;
     for row in existing_sandboxes(services).await? {
         let is_due = row.owner_ended || queue.waiting > 0 || choose(4) == 3;
-        let stopping = match row.state {
-            SandboxState::Stopping => Some(row),
-            state if state.holds_slot() && row.idle_since.is_some() && is_due => {
-                record(services, &row, SandboxState::Stopping).await?
-            }
-            _ => None,
+        let stopping = if row.state == SandboxState::Stopping {
+            Some(row)
+        } else if row.state.holds_slot() && row.idle_since.is_some() && is_due {
+            record(services, &row, SandboxState::Stopping).await?
+        } else {
+            None
         };
         let Some(row) = stopping else { continue };
-        has_changed = true;
         if choose(4) == 3 {
             continue;
         }
@@ -143,7 +144,7 @@ pub async fn stop_idle_sandboxes(
             Err(SandboxError::NotFound) => SandboxState::Lost,
             Err(error) => return Err(error.into()),
         };
-        record(services, &row, state).await?;
+        has_changed |= record(services, &row, state).await?.is_some();
     }
     Ok(has_changed)
 }

@@ -18,13 +18,12 @@ pub(super) fn check(entries: &[JournalEntry]) -> Result<(), String> {
     let mut sandboxed: BTreeSet<CallId> = BTreeSet::new();
     let mut is_open = false;
     for entry in entries {
+        if let Event::TurnCompleted(data) = &entry.event {
+            let calls = data.calls.iter().zip(1..).filter(|(call, _)| call.sandboxed);
+            sandboxed.extend(calls.map(|(_, index)| CallId { turn: data.turn, index }));
+        }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only calls matter here")]
         let started = match &entry.event {
-            Event::TurnCompleted(data) => {
-                let calls = data.calls.iter().zip(1..).filter(|(call, _)| call.sandboxed);
-                let ids = calls.map(|(_, index)| CallId { turn: data.turn, index });
-                sandboxed.extend(ids);
-                None
-            }
             Event::ToolStarted(data) => Some(data.call),
             Event::ToolResumed(data) => Some(data.call),
             Event::ToolVerified(data) => Some(data.call),
