@@ -131,8 +131,7 @@ async fn the_sandbox_of_a_waiting_run_is_stopped_after_two_minutes_and_started_a
     let run = engine.submit().await;
     engine.gate(run).await;
     let parked_at = engine.clock.as_ref().unwrap().now();
-    let stopped_at =
-        advance_until((&engine, &provider), |_| provider.running().is_empty()).await;
+    let stopped_at = advance_until((&engine, &provider), |_| provider.running().is_empty()).await;
     let idle = stopped_at.duration_since(parked_at);
     assert!((Millis::from_secs(120)..Millis::from_secs(180)).contains(&idle), "{idle:?}");
     engine.advance_until(run, "sandbox.stopped").await;
@@ -288,8 +287,7 @@ async fn a_provider_that_fails_is_asked_again() {
     let provider = FakeSandboxes::default();
     provider.fail_next(SandboxOp::Create, SandboxError::NoCapacity("full".to_owned()));
     provider.fail_next(SandboxOp::Create, SandboxError::Unavailable("timeout".to_owned()));
-    let engine =
-        engine_with_sandboxes([make()], (&provider, settings())).with_sim_clock().start();
+    let engine = engine_with_sandboxes([make()], (&provider, settings())).with_sim_clock().start();
     let run = engine.submit().await;
     let journal = engine.advance_until(run, "run.completed").await;
     assert_eq!(count(&journal, "run.waiting"), 2, "{:?}", kinds(&journal));

@@ -121,8 +121,7 @@ pub(crate) fn record_sandbox_change(
                 record_sandbox_state(decision, with_reason(Some(error.to_string())), state)?;
             }
             // Creating a sandbox again at once would probably fail again.
-            let is_replaced =
-                error == SandboxError::NotFound && state != SandboxState::Creating;
+            let is_replaced = error == SandboxError::NotFound && state != SandboxState::Creating;
             if is_replaced { Ok(()) } else { wait_after_failure(decision, &error) }
         }
     }

@@ -23,9 +23,7 @@ use crate::advance::effect_keys::{claim_key, handle_claimed_key, may_claim_key, 
 use crate::advance::finish;
 use crate::advance::gates::{evaluate_call, raise_in_doubt_gate};
 use crate::advance::park::{block_run, park_run, park_with_timer};
-use crate::advance::sandbox::{
-    has_call_waiting_for_sandbox, must_open_sandbox, waits_for_sandbox,
-};
+use crate::advance::sandbox::{has_call_waiting_for_sandbox, must_open_sandbox, waits_for_sandbox};
 use crate::advance::steer::answer_question_with_steer;
 use crate::advance::suspension::{raise_question_gates, record_call_resumption};
 use crate::decision::{AdvanceResult, BREAK, CONTINUE, Decision, RecordResult, StepResult};

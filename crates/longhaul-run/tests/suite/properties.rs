@@ -309,8 +309,7 @@ fn check_endings(test_run: &TestRun) -> Result<(), TestCaseError> {
 }
 
 /// Kinds of events that are not written by the state machine.
-const OTHER_KIND_PREFIXES: &[&str] =
-    &["chain.", "run.overdue", "run.timed_out", "run.forked"];
+const OTHER_KIND_PREFIXES: &[&str] = &["chain.", "run.overdue", "run.timed_out", "run.forked"];
 
 #[test]
 fn random_scripts_reach_every_event_and_wait() {

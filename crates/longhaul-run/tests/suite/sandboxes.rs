@@ -376,7 +376,8 @@ fn next_step_with_sandbox(first: &TestRun) -> TestRun {
         RowChange::SetSandbox(row) => Some(row.clone()),
         _ => None,
     });
-    rows.change(RowChange::SetSandbox(SandboxRow { owner: next.run.id(), ..row.unwrap() })).unwrap();
+    rows.change(RowChange::SetSandbox(SandboxRow { owner: next.run.id(), ..row.unwrap() }))
+        .unwrap();
     next.rows.sandboxes = rows;
     next
 }

@@ -16,8 +16,8 @@ use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::state::driver::Activity;
 use longhaul_run::{EngineStep, next_engine_step};
 
-use super::{TestRun, sandboxes};
 use super::rows::{Head, is_queued, plus};
+use super::{TestRun, sandboxes};
 
 /// Checks everything that must hold after every event of every journal.
 pub(crate) fn check(test_run: &TestRun) {

@@ -9,7 +9,8 @@ use longhaul_core::id::CallId;
 
 use crate::sim::SimError;
 use crate::sim::driver::SimServices;
-use crate::sim::sandboxes::{SIM_PROVIDER, SIM_SLOTS, existing_sandboxes, stop_idle_sandboxes};
+use crate::sim::idle_sandboxes::{existing_sandboxes, stop_idle_sandboxes};
+use crate::sim::sandboxes::{SIM_PROVIDER, SIM_SLOTS};
 
 /// Number of rounds in which the sandboxes of ended runs must have been stopped.
 const STOP_ROUNDS: usize = 3;
