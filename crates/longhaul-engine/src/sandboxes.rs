@@ -83,6 +83,8 @@ pub struct SandboxRegistry {
     settings: Arc<SandboxSettings>,
     /// Signal that a sandbox has become idle or is needed.
     pub(crate) changed: Arc<Notify>,
+    /// Whether a driver of this process has opened a sandbox.
+    pub(crate) is_used: Arc<AtomicBool>,
 }
 
 impl SandboxRegistry {

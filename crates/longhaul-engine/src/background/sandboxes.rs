@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use longhaul_core::change::{SandboxFilter, SandboxRow, SandboxState};
 use longhaul_core::duration::format_duration;
@@ -34,6 +35,9 @@ const UNKNOWN_SANDBOX_GRACE: Millis = Millis::from_secs(10 * 60);
 /// Timeout for stopping or deleting a sandbox.
 const STOP_TIMEOUT: Millis = Millis::from_secs(2 * 60);
 
+/// Time that a process has to stop sandboxes when it shuts down.
+const SHUTDOWN_TIMEOUT: Millis = Millis::from_secs(10);
+
 const PAGE_SIZE: usize = 500;
 
 /// Checks the sandboxes of a store, in a loop.
@@ -51,13 +55,13 @@ impl SandboxSweeper {
     pub(crate) async fn run(&mut self, services: &Services) -> Result<()> {
         let (sandboxes, clock) = (&services.sandboxes, &services.clock);
         loop {
-            self.check_once(services).await?;
-            clock.sleep(CHECK_PAUSE).await;
             tokio::select! {
                 biased;
                 () = sandboxes.changed.notified() => {}
                 () = clock.sleep(CHECK_INTERVAL) => {}
             }
+            self.check_once(services).await?;
+            clock.sleep(CHECK_PAUSE).await;
         }
     }
 
@@ -98,7 +102,10 @@ impl SandboxSweeper {
         for result in futures_util::future::join_all(actions).await {
             result?;
         }
-        self.reconcile(services, &**provider, rows).await;
+        // A provider that is not used is not opened for this.
+        if !rows.is_empty() {
+            self.reconcile(services, &**provider, rows).await;
+        }
         Ok(())
     }
 
@@ -203,7 +210,8 @@ async fn evict_idle(
             break;
         }
         let reason = Some("another run needs its slot".to_owned());
-        evicted.extend(record(services, row, (SandboxState::Stopping, reason)).await?);
+        evicted
+            .extend(record_sandbox_state(services, row, (SandboxState::Stopping, reason)).await?);
     }
     Ok(evicted)
 }
@@ -228,26 +236,42 @@ async fn perform(
     (row, action): (&SandboxRow, Action),
 ) -> Result<()> {
     match action {
-        Action::Stop(reason) => {
-            let Some(stopping) =
-                record(services, row, (SandboxState::Stopping, Some(reason))).await?
-            else {
-                return Ok(());
-            };
-            finish_stop(services, provider, &stopping).await
-        }
+        Action::Stop(reason) => stop_sandbox(services, provider, (row, reason)).await,
         Action::FinishStop => finish_stop(services, provider, row).await,
-        Action::Delete => match call_provider(services, provider, row, Call::Delete).await {
-            Ok(()) | Err(SandboxError::NotFound) => {
-                let reason = Some("its run ended long ago".to_owned());
-                record(services, row, (SandboxState::Deleted, reason)).await.map(|_| ())
-            }
-            Err(error) => {
-                tracing::warn!(sandbox = %row.event.sandbox, %error, "could not delete a sandbox");
-                Ok(())
-            }
-        },
+        Action::Delete => {
+            delete_sandbox(services, provider, (row, "its run ended long ago".to_owned())).await
+        }
     }
+}
+
+/// Stops an idle sandbox for this reason. Does nothing if the sandbox is no longer idle.
+pub(crate) async fn stop_sandbox(
+    services: &Services,
+    provider: &dyn Sandboxes,
+    (row, reason): (&SandboxRow, String),
+) -> Result<()> {
+    let state = (SandboxState::Stopping, Some(reason));
+    match record_sandbox_state(services, row, state).await? {
+        Some(stopping) => finish_stop(services, provider, &stopping).await,
+        None => Ok(()),
+    }
+}
+
+/// Deletes a stopped sandbox for this reason. If the provider fails, the sandbox is kept.
+pub(crate) async fn delete_sandbox(
+    services: &Services,
+    provider: &dyn Sandboxes,
+    (row, reason): (&SandboxRow, String),
+) -> Result<()> {
+    match call_provider(services, provider, row, Call::Delete).await {
+        Ok(()) | Err(SandboxError::NotFound) => {
+            record_sandbox_state(services, row, (SandboxState::Deleted, Some(reason))).await?;
+        }
+        Err(error) => {
+            tracing::warn!(sandbox = %row.event.sandbox, %error, "could not delete a sandbox");
+        }
+    }
+    Ok(())
 }
 
 /// Stops a sandbox that is recorded as being stopped. If the provider fails, a later check tries
@@ -265,7 +289,7 @@ async fn finish_stop(
             return Ok(());
         }
     };
-    let recorded = record(services, row, (state, row.event.reason.clone())).await?;
+    let recorded = record_sandbox_state(services, row, (state, row.event.reason.clone())).await?;
     if recorded.is_some() {
         services.sandboxes.changed.notify_one();
         services.notifier.notify_runs_ready();
@@ -308,7 +332,7 @@ async fn with_timeout<T>(
 
 /// Records a new state of a sandbox, and returns its new row. `None` means that the sandbox or its
 /// owner has changed since the row was read.
-async fn record(
+pub(crate) async fn record_sandbox_state(
     services: &Services,
     row: &SandboxRow,
     (state, reason): (SandboxState, Option<String>),
@@ -341,6 +365,21 @@ pub(crate) async fn sweep_sandboxes(services: Services) {
             tracing::warn!(%error, "could not check the sandboxes");
         }
         services.clock.sleep(CHECK_INTERVAL).await;
+    }
+}
+
+/// Stops the sandboxes of ended runs before the process ends, if it has opened any. After a while
+/// the rest is left to the next process.
+pub(crate) async fn sweep_sandboxes_at_shutdown(services: &Services) {
+    if !services.sandboxes.is_used.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut sweeper = SandboxSweeper::default();
+    let check = sweeper.check_once(services);
+    match guard(&*services.clock, SHUTDOWN_TIMEOUT, check).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "could not check the sandboxes"),
+        Err(error) => tracing::warn!(%error, "could not stop all sandboxes"),
     }
 }
 

@@ -4,6 +4,7 @@
 //! that a sandbox whose creation was interrupted is found again.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use longhaul_core::change::SandboxState;
 use longhaul_core::id::Epoch;
@@ -64,6 +65,7 @@ pub(super) async fn open_run_sandbox(ctx: &mut DriveContext) -> Result<Option<Ru
         match opened {
             Ok(opened) => {
                 let info = opened.info().clone();
+                sandboxes.is_used.store(true, Ordering::Relaxed);
                 ctx.sandbox = Some(Arc::new(ClaimedSandbox::new(opened, Epoch(epoch), clock)));
                 SandboxChange::Running { handle: info.handle, isolation: info.isolation }
             }
