@@ -33,7 +33,8 @@ pub(super) fn check(entries: &[JournalEntry]) -> Result<(), String> {
         if let Some(call) = started.filter(|call| sandboxed.contains(call) && !is_open) {
             return Err(format!("{call} started outside of a sandbox of its claim"));
         }
-        let ends_use = entry.event.kind().starts_with("sandbox.")
+        let is_command = matches!(entry.event, Event::SandboxCommandRun(_));
+        let ends_use = (entry.event.kind().starts_with("sandbox.") && !is_command)
             || matches!(entry.event, Event::RunClaimed(_) | Event::RunForked(_));
         if ends_use {
             is_open = matches!(entry.event, Event::SandboxRunning(_));
