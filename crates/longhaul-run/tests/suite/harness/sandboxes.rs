@@ -221,11 +221,15 @@ impl TestRun {
     pub(crate) fn is_sandbox_open(&self) -> bool {
         let mut entries = self.entries.iter().rev();
         let last = entries.find(|entry| {
-            entry.event.kind().starts_with("sandbox.")
+            is_sandbox_state(&entry.event)
                 || matches!(entry.event, Event::RunClaimed(_) | Event::RunForked(_))
         });
         last.is_some_and(|entry| matches!(entry.event, Event::SandboxRunning(_)))
     }
+}
+
+fn is_sandbox_state(event: &Event) -> bool {
+    event.kind().starts_with("sandbox.") && !matches!(event, Event::SandboxCommandRun(_))
 }
 
 fn calls_start_in_running_sandbox(test_run: &TestRun) {
@@ -248,7 +252,7 @@ fn calls_start_in_running_sandbox(test_run: &TestRun) {
                 let may_start = is_open || !sandboxed.contains(&data.call);
                 assert!(may_start, "{} is continued outside of a sandbox", data.call);
             }
-            event if event.kind().starts_with("sandbox.") => is_open = false,
+            event if is_sandbox_state(event) => is_open = false,
             _ => {}
         }
     }
