@@ -177,7 +177,7 @@ mod providers {
         };
         lazy("docker", move || {
             let provider = DockerSandboxes::new(options.clone());
-            Box::pin(async move { Ok(Arc::new(provider?) as Arc<dyn Sandboxes>) })
+            Box::pin(async move { Ok(Arc::new(provider) as Arc<dyn Sandboxes>) })
         })
     }
 
@@ -195,7 +195,7 @@ mod providers {
             let provider = provider.and_then(|key| {
                 let options = DaytonaOptions::new(key);
                 let url = url.unwrap_or_else(|| options.url.clone());
-                DaytonaSandboxes::new(DaytonaOptions { url, target, ..options })
+                DaytonaSandboxes::new(&DaytonaOptions { url, target, ..options })
             });
             Box::pin(async move { Ok(Arc::new(provider?) as Arc<dyn Sandboxes>) })
         })
