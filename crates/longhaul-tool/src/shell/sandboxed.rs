@@ -73,7 +73,7 @@ fn exit_text(exit: &ExecExit) -> String {
 
 /// Returns what the sandbox refused to the command, as lines for the model.
 fn refusals(exit: &ExecExit) -> String {
-    let lines = exit.refusals.iter().map(|refusal| format!("\n[The sandbox refused: {refusal}]"));
+    let lines = exit.refusals.iter().map(|refusal| format!("\n[{refusal}]"));
     lines.collect()
 }
 
