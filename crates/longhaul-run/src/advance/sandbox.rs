@@ -135,8 +135,8 @@ fn wait_after_failure(decision: &mut Decision<'_>, error: &SandboxError) -> Reco
         return Ok(());
     }
     let message = format!("The sandbox of the run can't be opened: {error}");
-    let has_no_room = matches!(error, SandboxError::NoCapacity(_));
-    if matches!(error, SandboxError::Refused(_)) || failures >= FAILURES_MAX && !has_no_room {
+    let is_full = matches!(error, SandboxError::NoCapacity(_));
+    if matches!(error, SandboxError::Refused(_)) || failures >= FAILURES_MAX && !is_full {
         return raise_dependency_gate(decision, &message, &[]);
     }
     let delay = Millis(RETRY_DELAY_MIN.0 << failures.min(16)).min(RETRY_DELAY_MAX);

@@ -400,8 +400,8 @@ fn a_retry_has_a_sandbox_of_its_own() {
 
 /// Returns the run of the next step of a chain, which takes over the sandbox of the run before it.
 fn next_step_with_sandbox(first: &TestRun) -> TestRun {
-    let say = first.clone().input("say", "A poem.").unwrap();
-    let batch = first.decide_only(say, None).unwrap();
+    let reply = first.clone().input("say", "A poem.").unwrap();
+    let batch = first.decide_only(reply, None).unwrap();
     let mut changes = batch.changes.iter();
     let task = changes.find_map(|change| match change {
         RowChange::CreateStep(step) => Some(step.task.clone()),

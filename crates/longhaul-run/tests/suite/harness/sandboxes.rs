@@ -68,9 +68,9 @@ impl SandboxRows {
 impl TestRun {
     /// Plays `box` with what the engine does with the sandbox of the run, or what happens to the
     /// slots of the provider: `full` and `free`.
-    pub(crate) fn play_box(&mut self, word: &str) -> String {
+    pub(crate) fn play_box(&mut self, action: &str) -> String {
         let failed = |error| RunInput::SandboxChanged(SandboxChange::Failed(error));
-        let input = match word {
+        let input = match action {
             "open" => opening(),
             "runs" => running(),
             "stopped" => RunInput::SandboxChanged(SandboxChange::Stopped),
@@ -87,7 +87,7 @@ impl TestRun {
                 self.free_slots();
                 return String::new();
             }
-            other => panic!("unknown word `{other}` after `box`"),
+            other => panic!("unknown action `box {other}`"),
         };
         outcome_line(self.send_input(input))
     }
