@@ -131,9 +131,9 @@ impl DockerSandboxes {
                 continue;
             }
             if !is_conflict(&error) {
-                return Err(match error_of("create a container", &error) {
-                    SandboxError::NotFound => missing_image(image, "it can't be found"),
-                    error => error,
+                return Err(match is_not_found(&error) {
+                    true => missing_image(image, "it can't be found"),
+                    false => error_of("create a container", &error),
                 });
             }
             match self.inspect(&spec.name).await {

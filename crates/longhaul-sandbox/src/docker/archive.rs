@@ -208,13 +208,14 @@ impl ContainerFiles<'_> {
 }
 
 fn entry_kind(entry_type: EntryType) -> SandboxEntryKind {
-    match entry_type {
-        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse | EntryType::Link => {
-            SandboxEntryKind::File
-        }
-        EntryType::Directory => SandboxEntryKind::Dir,
-        EntryType::Symlink => SandboxEntryKind::Symlink,
-        _ => SandboxEntryKind::Other,
+    use EntryType::{Continuous, GNUSparse, Link, Regular};
+    if matches!(entry_type, Regular | Continuous | GNUSparse | Link) {
+        return SandboxEntryKind::File;
+    }
+    match (entry_type.is_dir(), entry_type.is_symlink()) {
+        (true, _) => SandboxEntryKind::Dir,
+        (_, true) => SandboxEntryKind::Symlink,
+        (false, false) => SandboxEntryKind::Other,
     }
 }
 

@@ -75,7 +75,8 @@ async fn a_process_without_its_environment_is_killed(fixture: &SandboxFixture) {
         let script = "env -i sh -c 'setsid sleep 100123 &'; echo up; sleep 100000";
         run_until_output(&*sandbox, shell(script)).await;
         // The brackets keep the pattern from matching this script.
-        let script = "while pgrep -f '[s]leep 100123'; do :; done; pgrep -f 'workspace/[o]ther'";
+        let commands = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '";
+        let script = &format!("while {commands} | grep -q 'sleep [1]00123'; do :; done");
         run_script(&*sandbox, script).await;
         run_script(&*sandbox, "echo alive > other").await;
     };
