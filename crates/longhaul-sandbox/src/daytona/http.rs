@@ -230,15 +230,16 @@ impl ApiClient {
     /// Sends a body of unknown length once.
     pub(super) async fn upload(&self, url: Url, body: reqwest::Body) -> Result<(), ApiError> {
         let request = self.client.post(url).header(CONTENT_TYPE, "application/octet-stream");
-        let response = request.timeout(TRANSFER_TIMEOUT).body(body).send().await.map_err(|error| no_response(&error))?;
+        let response = request
+            .timeout(TRANSFER_TIMEOUT)
+            .body(body)
+            .send()
+            .await
+            .map_err(|error| no_response(&error))?;
         read_response(response, RESPONSE_BYTES_MAX as u64).await.map(drop)
     }
 
-    async fn send(
-        &self,
-        request: &ApiRequest,
-        timeout: Duration,
-    ) -> Result<Response, ApiError> {
+    async fn send(&self, request: &ApiRequest, timeout: Duration) -> Result<Response, ApiError> {
         let mut builder = self.client.request(request.method.clone(), request.url.clone());
         if !request.body.is_empty() || request.content_type != "application/json" {
             builder = builder.header(CONTENT_TYPE, request.content_type);
