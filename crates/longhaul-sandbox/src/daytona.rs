@@ -1,8 +1,8 @@
 //! Sandboxes of Daytona, on machines of its own.
 //!
-//! The image must contain a POSIX shell, `tar` and `base64`, and its user must be able to create the
-//! work folder, directly or by `sudo`. Secrets are refused: Daytona replaces placeholders only by
-//! secrets of its own vault.
+//! The image must contain a POSIX shell, `tar`, `base64` and `stat`, and its user must be able to
+//! create the work folder, directly or by `sudo`. Secrets are refused: Daytona would replace only
+//! the placeholders of secrets in its own vault.
 
 mod api;
 mod create_request;

@@ -4,6 +4,11 @@
 //! Nothing happens by the clock: a sandbox changes its state when the state is read often enough,
 //! and its automatic stop follows a virtual time.
 
+#![expect(
+    clippy::expect_used,
+    reason = "a test double is test code that lives in `src` so that every crate can use it"
+)]
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 

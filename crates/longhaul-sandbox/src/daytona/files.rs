@@ -37,11 +37,9 @@ impl DaytonaSandbox {
         let request = ApiRequest::new(Method::GET, self.file_url("download", path)?);
         let content = self.api.client.bytes(request, max_bytes).await;
         let is_too_large = matches!(content, Err(ApiError::TooLarge(_)));
-        self.checked(content).await.map_err(|error| match error {
-            SandboxError::File(_) if is_too_large => {
-                SandboxError::File(format!("{path} has more than {max_bytes} bytes"))
-            }
-            error => with_path("read", path, error),
+        self.checked(content).await.map_err(|error| match is_too_large {
+            true => SandboxError::File(format!("{path} has more than {max_bytes} bytes")),
+            false => with_path("read", path, error),
         })
     }
 

@@ -316,10 +316,11 @@ async fn accept_response(response: Response) -> Result<Response, ApiError> {
         return Ok(response);
     }
     let body = read_body(response, RESPONSE_BYTES_MAX as u64).await.unwrap_or_default();
-    let message = match serde_json::from_slice::<ErrorBody>(&body).unwrap_or_default().message {
-        serde_json::Value::Null => status.canonical_reason().unwrap_or("no reason given").into(),
-        serde_json::Value::String(message) => message,
-        other => other.to_string(),
+    let message = serde_json::from_slice::<ErrorBody>(&body).unwrap_or_default().message;
+    let message = match (message.as_str(), message.is_null()) {
+        (Some(text), _) => text.to_owned(),
+        (None, true) => status.canonical_reason().unwrap_or("no reason given").to_owned(),
+        (None, false) => message.to_string(),
     };
     let message = message.chars().take(MESSAGE_CHARS_MAX).collect();
     Err(ApiError::Status { status: status.as_u16(), message })
