@@ -13,7 +13,7 @@ use reqwest::{Certificate, Client, Method, Response, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::DaytonaOptions;
+use super::options::DaytonaOptions;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
