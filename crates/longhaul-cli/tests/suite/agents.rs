@@ -16,7 +16,6 @@ use longhaul_project::agents::check::agent_warnings;
 use longhaul_project::agents::load::load_all_agents;
 use longhaul_project::agents::load_context::AgentLoadContext;
 use longhaul_project::agents::loaded_agents::{AgentError, AgentSource, LoadedAgents};
-use longhaul_project::agents::problem::ProblemKind;
 use longhaul_project::skills;
 use tempfile::TempDir;
 
@@ -118,7 +117,7 @@ pub(crate) fn assert_problems(front: &str, expected: &[&str]) {
 }
 
 #[test]
-fn the_contract_file_loads_except_for_sandbox_and_time_limits() {
+fn the_contract_file_loads() {
     let skill: &[u8] = b"---\nname: rust-style\ndescription: How Rust is written here.\n---\n";
     let files: &[(&str, &[u8])] = &[
         ("agents/implement.md", CONTRACT.as_bytes()),
@@ -126,28 +125,12 @@ fn the_contract_file_loads_except_for_sandbox_and_time_limits() {
         ("skills/rust-style/SKILL.md", skill),
     ];
     let (_folder, loaded) = load_files(files);
-    let unsupported_key_problem = |position: &str, key: &str| {
-        format!(
-            "agents/implement.md:{position}: `{key}` is not supported by this build yet: remove it"
-        )
-    };
-    assert_eq!(
-        problem_texts(&loaded),
-        [
-            "agents/implement.md:9:1: `shell` needs a sandbox, which this build does not support yet: it supports \
-          only `sandbox: { isolation: none }`, which runs commands unsandboxed"
-                .to_owned(),
-            unsupported_key_problem("9:12", "provider"),
-            unsupported_key_problem("9:29", "idle_stop"),
-            unsupported_key_problem("9:44", "network"),
-            unsupported_key_problem("9:59", "volume"),
-            unsupported_key_problem("9:102", "env_file"),
-        ]
-    );
-    let mut kinds = loaded.problems.iter().map(|problem| problem.kind);
-    assert!(kinds.all(|kind| kind == ProblemKind::Unsupported));
-    let error = loaded.find_loaded_agent("implement").unwrap_err();
-    assert!(matches!(error, AgentError::Broken { problems, .. } if problems.len() == 6));
+    assert_eq!(problem_texts(&loaded), Vec::<String>::new());
+    let agent = &loaded.find_loaded_agent("implement").unwrap().agent;
+    let sandbox = agent.sandbox_config().expect("the file has a sandbox");
+    assert_eq!(sandbox.provider.as_deref(), Some("local"));
+    assert_eq!(sandbox.idle_stop, Some(Millis::from_secs(120)));
+    assert!(sandbox.env_file && sandbox.volume.is_some());
 }
 
 #[test]

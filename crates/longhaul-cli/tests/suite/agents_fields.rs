@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::policy::ChildCancelPolicy;
 use longhaul_core::policy::gate::GateTimeout;
+use longhaul_core::port::sandbox::Isolation;
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::config::{
@@ -104,51 +105,56 @@ fn an_outcome_has_a_rubric_as_text_or_file() {
 }
 
 #[test]
-fn a_sandbox_table_accepts_only_isolation_none() {
+fn a_sandbox_table_has_these_fields() {
     let unsandboxed = agent("sandbox: { isolation: none }\ntools: [shell]");
     assert_eq!(unsandboxed.sandbox.unwrap().isolation, IsolationLevel::None);
-    assert_eq!(unsandboxed.tools, ["shell"]);
-    for (key, value) in [
-        ("provider", "docker"),
-        ("image", "rust"),
-        ("idle_stop", "2m"),
-        ("auto_stop", "1h"),
-        ("keep", "1d"),
-        ("network", "none"),
-        ("network", "[crates.io]"),
-        ("cache", "[cargo]"),
-        ("min_isolation", "landlock"),
-        ("volume", "{ name: cache, path: /data }"),
-        ("env_file", "true"),
-    ] {
-        assert_problems(
-            &format!("sandbox: {{ isolation: none, {key}: {value} }}"),
-            &[&format!("2:29: `{key}` is not supported by this build yet: remove it")],
-        );
-    }
+    let fields = "provider: docker, image: rust, idle_stop: 2m, auto_stop: 1h, keep: 1d, \
+                  network: [crates.io, packages], cache: [cargo], min_isolation: docker, \
+                  volume: { name: cache, path: /data }, memory_mb: 512, cpus: 1.5";
+    let sandboxed = agent(&format!("sandbox: {{ {fields} }}\ntools: [shell]"));
+    let sandbox = sandboxed.sandbox_config().unwrap();
+    assert_eq!(sandbox.provider.as_deref(), Some("docker"));
+    assert_eq!(sandbox.network, ["crates.io", "packages"]);
+    assert_eq!(sandbox.cache, ["cargo"]);
+    assert_eq!(sandbox.min_isolation(), Isolation::Docker);
+    assert_eq!((sandbox.memory_mb, sandbox.cpus), (Some(512), Some(1.5)));
+    assert!(agent("sandbox: { network: none }").sandbox.unwrap().network.is_empty());
 }
 
 #[test]
 fn an_invalid_sandbox_is_refused() {
-    assert_problems(
-        "sandbox: { isolation: weak }",
-        &[
-            "2:23: `isolation: weak` is not valid: leave it out for a sandbox, or write `none` to run unsandboxed",
-        ],
-    );
+    for (fields, problem) in [
+        (
+            "isolation: weak",
+            "2:23: `isolation: weak` is not valid: leave it out for a sandbox, or write `container` \
+             if Longhaul itself runs in a container that isolates enough, or `none` to run \
+             unsandboxed",
+        ),
+        (
+            "min_isolation: none",
+            "2:27: `min_isolation: none` is not valid: write `isolation: none`",
+        ),
+        (
+            "network: some",
+            "2:21: `network: some` is not valid: write `none`, `host`, or a list such as \
+             `[packages, example.com]`",
+        ),
+        ("netwrok: none", "2:12: unknown key `netwrok`, did you mean `network`?"),
+        ("volume: { name: cache }", "2:20: `volume` needs `name` and `path`"),
+        (
+            "volume: { name: cache, path: /a/../b }",
+            "2:20: `path: /a/../b` is not valid: write an absolute path such as `/data`",
+        ),
+    ] {
+        assert_problems(&format!("sandbox: {{ {fields} }}"), &[problem]);
+    }
     assert_problems(
         "sandbox: local",
-        &["2:10: `sandbox` is \"local\": write a table such as `sandbox: { isolation: ... }`"],
+        &["2:10: `sandbox` is \"local\": write a table such as `sandbox: { provider: ... }`"],
     );
-    assert_problems(
-        "sandbox: { netwrok: none }",
-        &[
-            "2:12: unknown key `netwrok`, did you mean `network`? `network` is not supported by this build yet",
-        ],
-    );
-    let message = "`shell` needs a sandbox, which this build does not support yet: it supports only `sandbox: { isolation: none }`, which runs commands unsandboxed";
+    let message = "`shell` needs a sandbox: write `sandbox: { provider: local }`, or `sandbox: \
+                   { isolation: none }` to run its commands with your own rights";
     assert_problems("tools: [shell]", &[&format!("2:1: {message}")]);
-    assert_problems("tools: [shell]\nsandbox: {}", &[&format!("3:1: {message}")]);
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn every_key_of_the_contract_is_read() {
     );
     // Every key of the table is in the contract, except for later additions.
     let set_keys: Vec<&str> = config.settings.keys().map(String::as_str).collect();
-    let extra_keys = ["tools.log_interaction.file"];
+    let extra_keys = ["sandbox.image", "tools.log_interaction.file"];
     let supported_keys = SETTING_KEYS.iter();
     let supported_keys =
         supported_keys.filter(|key| !matches!(key.kind, SettingValueKind::Unsupported(_)));

@@ -62,7 +62,7 @@ pub struct SandboxConfig {
     /// Persistent disk that is mounted into the sandbox and outlives it. `None` means no such disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<SandboxVolume>,
-    /// Whether the agent's secrets are also written to a `.env` file in the sandbox.
+    /// Whether the placeholders of secrets are also written to `.env` in the work folder.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub env_file: bool,
 }

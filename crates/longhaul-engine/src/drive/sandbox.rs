@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use longhaul_core::change::SandboxState;
 use longhaul_core::id::Epoch;
-use longhaul_core::port::sandbox::{Sandbox, SandboxError, SandboxSpec, Sandboxes};
+use longhaul_core::port::sandbox::{Sandbox, SandboxError, SandboxSpec, Sandboxes, WORKSPACE};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_run::RunInput;
 use longhaul_run::input::SandboxChange;
@@ -61,7 +61,11 @@ pub(super) async fn open_run_sandbox(ctx: &mut DriveContext) -> Result<Option<Ru
     } else {
         let epoch = sandbox.event.earlier_epochs + ctx.session.claim().epoch.0;
         let spec = sandboxes.spec(&config, &sandbox.event);
-        let opened = with_timeout(&*clock, open(&*provider, (&sandbox, &spec), Epoch(epoch))).await;
+        let opened = with_timeout(
+            &*clock,
+            open(&*provider, (&sandbox, &spec), Epoch(epoch), config.env_file),
+        )
+        .await;
         match opened {
             Ok(opened) => {
                 let info = opened.info().clone();
@@ -80,6 +84,7 @@ async fn open(
     provider: &dyn Sandboxes,
     (sandbox, spec): (&RunSandbox, &SandboxSpec),
     epoch: Epoch,
+    has_env_file: bool,
 ) -> Result<Arc<dyn Sandbox>, SandboxError> {
     // The creation of a sandbox without a handle was not answered.
     let opened = match sandbox.event.handle.is_empty() {
@@ -87,6 +92,12 @@ async fn open(
         false => provider.start(&sandbox.event.handle, spec).await?,
     };
     opened.kill_commands_before(epoch).await?;
+    if has_env_file && sandbox.state == SandboxState::Creating {
+        let secrets = spec.secrets.iter();
+        let lines = secrets.map(|secret| format!("{}={}\n", secret.name, secret.placeholder()));
+        let content = lines.collect::<String>();
+        opened.write(&format!("{WORKSPACE}/.env"), content.as_bytes()).await?;
+    }
     Ok(opened)
 }
 
