@@ -8,6 +8,7 @@ mod suite {
     mod agents_cli;
     mod agents_fields;
     mod agents_reload;
+    mod agents_sandbox;
     mod attempt_timeouts;
     mod bad_input;
     mod built_in_agents;

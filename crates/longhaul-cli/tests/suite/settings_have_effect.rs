@@ -12,7 +12,9 @@ use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::agent::{Agent, BudgetPatch, RunPolicyDefaults};
 use longhaul_engine::clock::SystemClock;
+use longhaul_engine::sandboxes::SandboxSettings;
 use longhaul_model::providers::Providers;
+use longhaul_project::assemble::sandboxes::sandbox_registry;
 use longhaul_project::assemble::trusted_tools::OutboundTools;
 use longhaul_project::assemble::worker_options;
 use longhaul_project::config::load::load;
@@ -71,6 +73,13 @@ const NON_DEFAULT_VALUES: &[(&str, &str)] = &[
     ("prices.*.cache_write", "[prices.\"a/b\"]\ninput = 1\noutput = 1\ncache_write = 2"),
     ("prices.*.window", "[prices.\"openai/gpt-5\"]\nwindow = 777000"),
     ("prices.*.max_output", "[prices.\"openai/gpt-5\"]\nmax_output = 777"),
+    ("sandbox.provider", "[sandbox]\nprovider = \"docker\""),
+    ("sandbox.image", "[sandbox]\nimage = \"rust\""),
+    ("sandbox.max_running", "[sandbox]\nmax_running = 3"),
+    ("sandbox.idle_stop", "[sandbox]\nidle_stop = \"7m\""),
+    ("sandbox.auto_stop", "[sandbox]\nauto_stop = \"7m\""),
+    ("sandbox.keep", "[sandbox]\nkeep = \"7m\""),
+    ("secrets.*.hosts", "[secrets.TOKEN]\nhosts = [\"a.example\"]"),
     ("secrets.names", "[secrets]\nnames = [\"TOKEN\"]"),
     ("caps", "[[caps]]\nwindow = \"day\"\nusd = 50.0\n"),
     ("outbound.allow", "[outbound]\nallow = [\"127.0.0.1:8080\"]"),
@@ -87,6 +96,7 @@ fn env_with_user_file(toml: &str) -> (TempDir, ProcessEnv) {
     let process_env = ProcessEnv {
         cwd: folder.path().to_path_buf(),
         home: Some(folder.path().join("home")),
+        env: [("TOKEN".to_owned(), "a-secret-of-the-test".to_owned())].into(),
         ..ProcessEnv::default()
     };
     (folder, process_env)
@@ -105,10 +115,12 @@ fn observable_settings(config: &Config) -> String {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let providers =
         Providers::new(&config.provider_settings(), |name| config.env.var(name).map(str::to_owned));
+    let registry = sandbox_registry(config, &clock);
+    let sandboxes = registry.settings();
     let headers: Vec<_> =
         providers.as_slice().iter().map(|provider| provider.unredacted_headers()).collect();
     let settings = format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         config.data_folder(),
         config.store_url(),
         config.server_settings(),
@@ -129,6 +141,8 @@ fn observable_settings(config: &Config) -> String {
         config.secret_names(),
         (config.text("tools.send_message.deliver"), config.text("tools.log_interaction.file")),
         OutboundTools::new(config, &clock).map(|out| out.client),
+        SandboxSettings { store: String::new(), ..sandboxes.clone() },
+        sandboxes.secrets.iter().map(|secret| (&secret.name, &secret.hosts)).collect::<Vec<_>>(),
     );
     settings.replace(config.root.to_str().unwrap(), "ROOT")
 }
@@ -183,10 +197,6 @@ fn unsupported_tables_are_refused() {
         (
             "[[webhooks]]\nurl = \"https://a.b\"\n[[webhooks]]\nurl = \"https://a.c\"\n",
             "`webhooks`: the setting has no effect, because outbound webhooks are not supported by this build yet: remove it",
-        ),
-        (
-            "[sandbox]\nprovider = \"local\"\n",
-            "`sandbox.provider`: the setting has no effect, because sandboxes are not supported by this build yet: remove it",
         ),
     ] {
         let (_folder, process_env) = env_with_user_file(toml);
@@ -273,18 +283,22 @@ const TABLES: &[(&str, &[KeyCase])] = &[
         "sandbox: { @ }",
         &[
             ("isolation", "none", Applied),
-            ("provider", "local", Unsupported),
-            ("image", "rust", Unsupported),
-            ("network", "none", Unsupported),
-            ("cache", "[cargo]", Unsupported),
-            ("min_isolation", "landlock", Unsupported),
-            ("idle_stop", "2m", Unsupported),
-            ("auto_stop", "2m", Unsupported),
-            ("keep", "2m", Unsupported),
-            ("volume", "{ name: a, path: /a }", Unsupported),
-            ("env_file", "true", Unsupported),
+            ("provider", "docker", Applied),
+            ("image", "rust", Applied),
+            ("network", "[a.example]", Applied),
+            ("cache", "[cargo]", Applied),
+            ("min_isolation", "landlock", Applied),
+            ("memory_mb", "512", Applied),
+            ("cpus", "2", Applied),
+            ("idle_stop", "2m", Applied),
+            ("auto_stop", "2m", Applied),
+            ("keep", "2m", Applied),
+            ("volume", "{ name: a, path: /a }", Applied),
+            ("env_file", "true", Applied),
         ],
     ),
+    ("sandbox: { volume: { @, path: /a } }", &[("name", "a", Applied)]),
+    ("sandbox: { volume: { @, name: a } }", &[("path", "/a", Applied)]),
     (
         "approve: [{ tool: a, ask: b, @ }]",
         &[
@@ -345,13 +359,12 @@ const TABLES: &[(&str, &[KeyCase])] = &[
 ];
 
 /// Returns what the engine uses of an agent: its definition, with the retry settings replaced by
-/// the delays and the sandbox by its isolation.
+/// the delays, and the default sandbox in place of none.
 fn effective_definition(agent: &Agent) -> Value {
     let mut definition: Value = serde_json::from_slice(&agent.definition_blob().content).unwrap();
     let policy = agent.run_policy(&RunPolicyDefaults::default(), BudgetPatch::default());
     definition["retry"] = json!(format!("{:?}", retry_delays(policy.retry)));
-    definition["sandbox"] =
-        json!(format!("{:?}", agent.sandbox.as_ref().map(|sandbox| sandbox.isolation)));
+    definition["sandbox"] = json!(agent.sandbox.clone().unwrap_or_default());
     definition
 }
 
@@ -368,7 +381,8 @@ fn known_keys(table: &str) -> BTreeSet<String> {
 
 /// Returns the field that contains the keys of a table.
 fn innermost_table(table: &str) -> &str {
-    let inner = ["approvers: {", "then: [{"].iter().find(|inner| table.contains(*inner));
+    let inner =
+        ["approvers: {", "then: [{", "volume: {"].iter().find(|inner| table.contains(*inner));
     let table = inner.copied().unwrap_or(table);
     table.split(':').next().unwrap_or_default()
 }

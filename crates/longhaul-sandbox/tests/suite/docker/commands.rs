@@ -87,7 +87,8 @@ async fn a_process_without_its_environment_is_killed(fixture: &SandboxFixture) {
 async fn more_processes_than_allowed_are_killed(fixture: &SandboxFixture) {
     let limits = SandboxLimits { tasks: Some(60), ..SandboxLimits::default() };
     let sandbox = fixture.create_from(&SandboxSpec { limits, ..fixture.new_spec() }).await;
-    let bomb = "f() { f | f & }; f; while :; do f; done";
+    // A shell that cannot start a process exits, so the loop has one of its own.
+    let bomb = "f() { f | f & }; (while :; do f; done); exec sleep 100000";
     let command = SandboxCommand { timeout: Some(Millis(2_000)), ..shell(bomb) };
     let (status, _) = run(&*sandbox, command).await.unwrap();
     assert_eq!(status, ExecStatus::TimedOut);
