@@ -14,6 +14,7 @@ use crate::id::{AgentName, BatchId, InboxName, LaneKey, ResourceKey, RunId, Thre
 use crate::message::Message;
 use crate::policy::RunPolicy;
 use crate::raw::{Hash, RawJson, is_default};
+use crate::repo::RepoSource;
 use crate::time::Timestamp;
 
 /// Specification of a run, stored in its journal when the run is created.
@@ -112,15 +113,6 @@ pub struct InheritedSandbox {
     #[serde(flatten)]
     pub event: SandboxEvent,
     pub state: SandboxState,
-}
-
-/// Git repository that a sandbox contains a clone of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RepoSource {
-    /// URL or absolute path of the repository, without credentials.
-    pub url: String,
-    /// Branch, tag or commit that is checked out. `None` means the default branch.
-    pub rev: Option<String>,
 }
 
 /// Task in an external inbox (a task queue outside of Longhaul), from which a run was created.
