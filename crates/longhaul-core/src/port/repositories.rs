@@ -12,7 +12,7 @@ use crate::repo::RepoSource;
 pub trait Repositories: Send + Sync + std::fmt::Debug {
     /// Clones a repository into the work folder of a sandbox. Does nothing if the work folder
     /// already contains a repository. A clone that was interrupted is made again.
-    async fn clone_into(&self, repo: &RepoSource, sandbox: &dyn Sandbox)
+    async fn clone_to_sandbox(&self, repo: &RepoSource, sandbox: &dyn Sandbox)
     -> Result<(), SandboxError>;
 }
 
@@ -22,7 +22,7 @@ pub struct NoRepositories;
 
 #[async_trait]
 impl Repositories for NoRepositories {
-    async fn clone_into(&self, _: &RepoSource, _: &dyn Sandbox) -> Result<(), SandboxError> {
+    async fn clone_to_sandbox(&self, _: &RepoSource, _: &dyn Sandbox) -> Result<(), SandboxError> {
         let message = "this worker can't clone git repositories: start a worker of a project";
         Err(SandboxError::Refused(message.to_owned()))
     }

@@ -22,6 +22,10 @@ use crate::sandboxes::ClaimedSandbox;
 /// counts as stalled.
 const OPEN_TIMEOUT: Millis = Millis::from_secs(5 * 60);
 
+/// Timeout for cloning the repository of the run. A driver that opens and clones for longer than
+/// both timeouts would count as stalled.
+const CLONE_TIMEOUT: Millis = Millis::from_secs(4 * 60);
+
 /// Opens the sandbox of the run. The returned input says what has changed. `None` if the agent of
 /// the run is not loaded.
 pub(super) async fn open_run_sandbox(ctx: &mut DriveContext) -> Result<Option<RunInput>> {
@@ -49,14 +53,20 @@ pub(super) async fn open_run_sandbox(ctx: &mut DriveContext) -> Result<Option<Ru
     }
     let clock = Arc::clone(&ctx.services.clock);
     let change = if sandbox.state == SandboxState::Stopping {
-        match with_timeout(&*clock, provider.stop(&sandbox.event.handle)).await {
+        match with_timeout((&*clock, OPEN_TIMEOUT), provider.stop(&sandbox.event.handle)).await {
             Ok(()) => SandboxChange::Stopped,
             Err(error) => SandboxChange::Failed(error),
         }
     } else {
         let epoch = sandbox.event.earlier_epochs + ctx.session.claim().epoch.0;
         let spec = sandboxes.spec(&config, &sandbox.event);
-        let opened = with_timeout(&*clock, open(&*provider, (&sandbox, &spec), Epoch(epoch))).await;
+        let opening = open(&*provider, (&sandbox, &spec), Epoch(epoch));
+        let mut opened = with_timeout((&*clock, OPEN_TIMEOUT), opening).await;
+        if let (Ok(sandbox), Some(repo)) = (&opened, &ctx.session.run().task().repo) {
+            let cloning = ctx.services.repositories.clone_to_sandbox(repo, &**sandbox);
+            let cloned = with_timeout((&*clock, CLONE_TIMEOUT), cloning).await;
+            opened = cloned.and(opened);
+        }
         match opened {
             Ok(opened) => {
                 let info = opened.info().clone();
@@ -84,10 +94,10 @@ async fn open(
 }
 
 async fn with_timeout<T>(
-    clock: &dyn Clock,
+    (clock, timeout): (&dyn Clock, Millis),
     work: impl Future<Output = Result<T, SandboxError>>,
 ) -> Result<T, SandboxError> {
     let unavailable =
         |error: crate::panics::GuardError| SandboxError::Unavailable(error.to_string());
-    guard(clock, OPEN_TIMEOUT, work).await.map_err(unavailable)?
+    guard(clock, timeout, work).await.map_err(unavailable)?
 }

@@ -272,8 +272,14 @@ impl ChainOutputs {
                 Err(error) => return Err(error),
             };
             let data = output.data.as_ref().map(RawJson::to_value);
-            let output = json!({ "text": output.text, "data": data });
-            let value = json!({ "agent": step.agent.as_str(), "run": run, "output": output });
+            let answer = output.answer.as_ref();
+            let value = json!({
+                "agent": step.agent.as_str(),
+                "run": run,
+                "output": { "text": output.text, "data": data },
+                "note": answer.and_then(|answer| answer.note.as_deref()),
+                "payload": answer.and_then(|answer| answer.payload.as_ref()).map(RawJson::to_value),
+            });
             if outputs.previous.is_none() {
                 outputs.previous = Some((step.name.clone(), value.clone()));
             }
