@@ -13,6 +13,7 @@ mod lifecycle;
 mod memory;
 mod queries;
 mod redact;
+mod sandboxes;
 mod schedules;
 mod spend;
 mod submit;

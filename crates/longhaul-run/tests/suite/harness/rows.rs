@@ -21,6 +21,7 @@ use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget, Usage};
 
 use super::Author;
+use super::sandboxes::SandboxRows;
 
 /// Scheduling state of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +39,7 @@ pub(crate) enum RowConflict {
     OverBudget(BudgetAccount),
     KeyTaken(ClaimedEffectKey),
     KeyNotHeld,
+    NoSlot,
     Row(&'static str),
 }
 
@@ -98,6 +100,7 @@ pub(crate) struct Rows {
     pub(crate) used: RunUsage,
     pub(crate) remembered: usize,
     pub(crate) keys: BTreeMap<Hash, ClaimedEffectKey>,
+    pub(crate) sandboxes: SandboxRows,
     /// True if the run waits for a key that another run holds.
     waits_for_key: bool,
     /// True if another run has woken this run, which no event says.
@@ -133,6 +136,7 @@ impl Rows {
             used: RunUsage::default(),
             remembered: 0,
             keys: BTreeMap::new(),
+            sandboxes: SandboxRows::default(),
             waits_for_key: false,
             is_woken_by_key: false,
             children: Vec::new(),
@@ -165,6 +169,7 @@ impl Rows {
     }
 
     fn update_scheduling(&mut self, to: &RunSchedulingUpdate) {
+        self.sandboxes.update_queue(to);
         self.has_released_lane = matches!(to, RunSchedulingUpdate::Park { release_lane: true, .. });
         self.head = match to {
             RunSchedulingUpdate::Park { .. } => Head::Parked,
@@ -240,7 +245,7 @@ impl Rows {
             RowChange::AppendThread(row) => self.remembered += row.messages.len(),
             RowChange::CreateRun(new) | RowChange::CreateStep(new) => self.add_child(new.id),
             RowChange::PutBlob(_) | RowChange::PutDefinition(_) => {}
-            other => panic!("the state machine does not make this change yet: {other:?}"),
+            other => return self.sandboxes.change(other),
         }
         Ok(())
     }
