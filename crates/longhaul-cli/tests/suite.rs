@@ -55,6 +55,7 @@ mod suite {
     mod own_run;
     mod parity;
     mod perception_e2e;
+    mod pipeline;
     mod project;
     mod rules_cli;
     mod schedules_cli;

@@ -310,6 +310,15 @@ impl ChainOutputs {
             true => format!("\n\n[{} more bytes are left out]", previous.len() - excerpt.len()),
             false => String::new(),
         };
-        format!("{text}\n\n## Result of the previous step, `{step}`\n\n{excerpt}{omission_note}")
+        let note = value["note"].as_str().map(str::to_owned);
+        let payload = Some(&value["payload"]).filter(|payload| !payload.is_null());
+        let added: Vec<String> = note.into_iter().chain(payload.map(Value::to_string)).collect();
+        let answer = match added.is_empty() {
+            true => String::new(),
+            false => format!("\n\nThe person who approved it added:\n\n{}", added.join("\n\n")),
+        };
+        format!(
+            "{text}\n\n## Result of the previous step, `{step}`\n\n{excerpt}{omission_note}{answer}"
+        )
     }
 }
