@@ -166,7 +166,11 @@ impl TaskArgs {
             model: self.model.clone(),
             budget: self.budget(),
             tags: self.tag.clone(),
-            repo: self.repo.as_deref().map(|repo| parse_repo(repo, self.rev.clone())).transpose()?,
+            repo: self
+                .repo
+                .as_deref()
+                .map(|repo| parse_repo(repo, self.rev.clone()))
+                .transpose()?,
             ..self.run.build_task(&input)?
         })
     }

@@ -148,9 +148,9 @@ fn is_host(host: &str) -> bool {
 /// Returns whether a text can be the name of a branch, a tag or a commit.
 pub fn is_rev(text: &str) -> bool {
     let is_rev_char = |c: char| c.is_ascii_alphanumeric() || "._/-+@".contains(c);
-    let has_valid_parts = text.split('/').all(|part| {
-        !part.is_empty() && !part.starts_with(['.', '-']) && !part.ends_with(".lock")
-    });
+    let has_valid_parts = text
+        .split('/')
+        .all(|part| !part.is_empty() && !part.starts_with(['.', '-']) && !part.ends_with(".lock"));
     (1..=REV_BYTES_MAX).contains(&text.len())
         && text.chars().all(is_rev_char)
         && has_valid_parts
@@ -209,7 +209,8 @@ mod tests {
         for rev in ["main", "feature/a-1", "v1.0+2", "0123456789abcdef0123456789abcdef01234567"] {
             assert!(is_rev(rev), "{rev}");
         }
-        for rev in ["", "-x", "a..b", "a b", "a/", "/a", "a/.b", "a:b", "a^", "@", "a.lock", "@{1"] {
+        for rev in ["", "-x", "a..b", "a b", "a/", "/a", "a/.b", "a:b", "a^", "@", "a.lock", "@{1"]
+        {
             assert!(!is_rev(rev), "{rev}");
         }
     }
@@ -225,7 +226,9 @@ mod tests {
 
     #[test]
     fn the_path_of_a_repository_has_no_git_suffix() {
-        for url in ["https://github.com/a/b.git", "git@github.com:a/b.git", "https://github.com/a/b/"] {
+        for url in
+            ["https://github.com/a/b.git", "git@github.com:a/b.git", "https://github.com/a/b/"]
+        {
             let repo = RepoSource::new(url);
             assert_eq!(repo.host_and_path(), Some(("github.com", "a/b")), "{url}");
         }

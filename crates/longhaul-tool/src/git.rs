@@ -265,7 +265,8 @@ impl GitRepositories {
         let listed = self.git(Path::new("/"), &args).await?;
         let mut refs = RemoteRefs::default();
         for (value, ref_name) in listed.lines().filter_map(|line| line.split_once('\t')) {
-            if let Some(head) = value.strip_prefix("ref: refs/heads/").filter(|_| ref_name == "HEAD")
+            if let Some(head) =
+                value.strip_prefix("ref: refs/heads/").filter(|_| ref_name == "HEAD")
             {
                 refs.default_branch = Some(head.to_owned());
             } else if Some(ref_name) == name.as_deref() {

@@ -54,7 +54,7 @@ fn a_task_becomes_a_pushed_branch_after_two_approvals() {
     project.run(&args, 3);
     // The first approval is that of the plan.
     let gates = project.json(&["gates", "--json"]);
-    assert_eq!(gates["data"][0]["agent"], "plan", "{gates}");
+    assert_eq!(gates["data"][0]["tool"], serde_json::Value::Null, "{gates}");
     let payload = r#"{"reviewer":"ada"}"#;
     project.run(&["approve", "@last", "--yes", "--payload", payload], 0);
     project.run(&["watch", "@last", "--no-input"], 3);
@@ -62,9 +62,11 @@ fn a_task_becomes_a_pushed_branch_after_two_approvals() {
     assert_eq!(gates["data"].as_array().unwrap().len(), 1, "{gates}");
     let gate = gates["data"][0]["id"].as_str().unwrap();
     let run = gates["data"][0]["run"].as_str().unwrap();
-    assert_eq!(gates["data"][0]["agent"], "implement", "{gates}");
+    assert_eq!(gates["data"][0]["tool"], "git_push", "{gates}");
     let card = project.run(&["gates", "show", gate], 0).out;
-    for shown in ["greet.sh", "test.sh (+1 -0 lines)", "+echo \"Hello${1:+, $1}.\"", "greet-by-name"] {
+    for shown in
+        ["greet.sh", "test.sh (+1 -0 lines)", "+echo \"Hello${1:+, $1}.\"", "greet-by-name"]
+    {
         assert!(card.contains(shown), "{shown}: {card}");
     }
     let origin = project.path().join("sample.git");
@@ -78,8 +80,13 @@ fn a_task_becomes_a_pushed_branch_after_two_approvals() {
     assert_eq!(sh(&origin, "git log --format=%s main"), "first");
     // The review has found nothing, so there was nothing to fix.
     let runs = project.json(&["ls", "--all", "--json"]);
-    let agents: Vec<&str> =
-        runs["data"].as_array().unwrap().iter().rev().map(|run| run["agent"].as_str().unwrap()).collect();
+    let agents: Vec<&str> = runs["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .rev()
+        .map(|run| run["agent"].as_str().unwrap())
+        .collect();
     assert_eq!(agents, ["plan", "implement", "review"]);
 }
 

@@ -12,8 +12,11 @@ use crate::repo::RepoSource;
 pub trait Repositories: Send + Sync + std::fmt::Debug {
     /// Clones a repository into the work folder of a sandbox. Does nothing if the work folder
     /// already contains a repository. A clone that was interrupted is made again.
-    async fn clone_to_sandbox(&self, repo: &RepoSource, sandbox: &dyn Sandbox)
-    -> Result<(), SandboxError>;
+    async fn clone_to_sandbox(
+        &self,
+        repo: &RepoSource,
+        sandbox: &dyn Sandbox,
+    ) -> Result<(), SandboxError>;
 }
 
 /// A [`Repositories`] that refuses every repository.

@@ -16,8 +16,8 @@ use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::{CallId, Epoch};
 use longhaul_core::message::{Reply, ToolCall};
 use longhaul_core::policy::effect_facts::{
-    ANY_HOST, COMPARED_BYTES_MAX, EffectFacts, FileChangeKind, FileContent, FileEffect, PredictedEffects,
-    PredictedFileChange,
+    ANY_HOST, COMPARED_BYTES_MAX, EffectFacts, FileChangeKind, FileContent, FileEffect,
+    PredictedEffects, PredictedFileChange,
 };
 use longhaul_core::port::redact::Redact;
 use longhaul_core::port::sandbox::Sandbox;

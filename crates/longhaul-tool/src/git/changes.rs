@@ -37,7 +37,8 @@ impl GitRepositories {
         let listed = String::from_utf8_lossy(&listed);
         let changes = parse_raw_diff(&listed);
         let shown = changes.iter().take(READ_FILES_MAX);
-        let ids: Vec<&str> = shown.flat_map(|change| [change.before, change.after]).flatten().collect();
+        let ids: Vec<&str> =
+            shown.flat_map(|change| [change.before, change.after]).flatten().collect();
         let stdin = ids.join("\n") + "\n";
         let printed = match ids.is_empty() {
             true => Ok(Vec::new()),
@@ -129,7 +130,8 @@ mod tests {
         );
         let (old, new) = (Some(old.as_str()), Some(new.as_str()));
         let change = |path, before, after| RawChange { path, before, after };
-        let expected = [change("a b.txt", old, new), change("c", None, new), change("d", old, None)];
+        let expected =
+            [change("a b.txt", old, new), change("c", None, new), change("d", old, None)];
         assert_eq!(parse_raw_diff(&listed), expected);
         assert_eq!(parse_raw_diff(""), []);
     }
@@ -146,7 +148,8 @@ mod tests {
 
     #[test]
     fn files_that_start_programs_are_protected() {
-        for path in [".gitmodules", "a/.vscode/tasks.json", "agents/x.md", ".github/workflows/ci.yml"]
+        for path in
+            [".gitmodules", "a/.vscode/tasks.json", "agents/x.md", ".github/workflows/ci.yml"]
         {
             assert!(is_protected_path(path), "{path}");
         }

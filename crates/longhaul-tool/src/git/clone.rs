@@ -64,8 +64,12 @@ impl Repositories for GitRepositories {
         }
         sandbox.upload(&bundle, BUNDLE).await?;
         let mut command = SandboxCommand::shell(UNPACK);
-        let vars =
-            [("BRANCH", branch), ("COMMIT", commit), ("URL", repo.url.clone()), ("DEFAULT", default)];
+        let vars = [
+            ("BRANCH", branch),
+            ("COMMIT", commit),
+            ("URL", repo.url.clone()),
+            ("DEFAULT", default),
+        ];
         command.env = vars.map(|(name, value)| (name.to_owned(), value)).into();
         exec(sandbox, command).await?.map_err(|output| {
             SandboxError::Refused(format!(

@@ -94,7 +94,12 @@ impl GitRepositories {
 
     /// Records in the copy of a repository that a branch was pushed, so that the next push is
     /// compared with it. An error is ignored: the next update of the copy corrects it.
-    pub(super) async fn remember_push(&self, repo: &RepoSource, imported: &ImportedCommit, branch: &str) {
+    pub(super) async fn remember_push(
+        &self,
+        repo: &RepoSource,
+        imported: &ImportedCommit,
+        branch: &str,
+    ) {
         let source = imported.folder.path().to_string_lossy();
         let refs = format!("+{}:refs/heads/{branch}", imported.commit);
         let args = ["fetch", "--quiet", "--no-tags", "--", &source, &refs];

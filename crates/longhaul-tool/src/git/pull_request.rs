@@ -88,7 +88,11 @@ impl OpenPullRequestTool {
         Self { api: api.into(), ..self }
     }
 
-    async fn open(&self, input: &PullRequestInput, repo: &RepoSource) -> Result<String, ToolFailure> {
+    async fn open(
+        &self,
+        input: &PullRequestInput,
+        repo: &RepoSource,
+    ) -> Result<String, ToolFailure> {
         let (Some(path), Some(_)) = (github_path(repo), &self.token) else {
             return Ok(manual_instructions(input, repo));
         };
@@ -224,7 +228,8 @@ impl Tool for OpenPullRequestTool {
         input: &Value,
         _context: &std::collections::BTreeMap<String, longhaul_core::raw::RawJson>,
     ) -> Option<String> {
-        let names = ["branch", "base"].iter().filter_map(|name| Some((name, input[*name].as_str()?)));
+        let names =
+            ["branch", "base"].iter().filter_map(|name| Some((name, input[*name].as_str()?)));
         let mut invalid = names.filter(|(_, branch)| !is_rev(branch));
         invalid.next().map(|(name, _)| format!("`{name}` is no valid name of a branch"))
     }

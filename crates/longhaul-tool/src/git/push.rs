@@ -93,7 +93,9 @@ impl GitPushTool {
         Some(PredictedEffects {
             protected_paths: protected.cloned().collect(),
             files: Some(files),
-            network: Some(source.0.host_and_path().iter().map(|(host, _)| (*host).to_owned()).collect()),
+            network: Some(
+                source.0.host_and_path().iter().map(|(host, _)| (*host).to_owned()).collect(),
+            ),
             undo: Some(undo_command(&imported, url, branch)),
         })
     }
@@ -155,7 +157,9 @@ impl Tool for GitPushTool {
     }
 
     async fn predict_effects(&self, input: &Value, ctx: &ToolContext) -> PredictedEffects {
-        let Ok(input) = GitPushInput::deserialize(input) else { return PredictedEffects::default() };
+        let Ok(input) = GitPushInput::deserialize(input) else {
+            return PredictedEffects::default();
+        };
         self.predict(&input, ctx).await.unwrap_or_default()
     }
 

@@ -184,10 +184,14 @@ impl Fixture {
 async fn a_clone_has_the_branch_and_the_address_of_the_repository() {
     let fixture = Fixture::new();
     fixture.clone_repo(&fixture.repo).await.unwrap();
-    let seen = fixture.work("cat a.txt; git branch --show-current; git remote get-url origin; ls -A");
+    let seen =
+        fixture.work("cat a.txt; git branch --show-current; git remote get-url origin; ls -A");
     let url = &fixture.repo.url;
     assert_eq!(seen, format!("two\nmain\n{url}\n.git\na.txt\nold"));
-    assert_eq!(fixture.work("git status --short; git rev-parse --abbrev-ref origin/HEAD"), "origin/main");
+    assert_eq!(
+        fixture.work("git status --short; git rev-parse --abbrev-ref origin/HEAD"),
+        "origin/main"
+    );
     // The clone is not made again: the work of the agent stays.
     fixture.work("echo three > a.txt");
     fixture.clone_repo(&fixture.repo).await.unwrap();
@@ -208,7 +212,10 @@ async fn an_interrupted_clone_is_made_again() {
 async fn a_repository_that_does_not_exist_is_refused_with_a_reason() {
     let fixture = Fixture::new();
     let cases = [
-        (RepoSource { rev: Some("none".to_owned()), ..fixture.repo.clone() }, "no branch, tag or commit `none`"),
+        (
+            RepoSource { rev: Some("none".to_owned()), ..fixture.repo.clone() },
+            "no branch, tag or commit `none`",
+        ),
         (RepoSource::new("/nonexistent/repository"), "does not exist"),
         (RepoSource::new("ext::sh -c true"), "neither a URL"),
     ];
@@ -230,7 +237,10 @@ async fn a_commit_is_pushed_once_and_to_a_new_branch_only() {
     let commit = fixture.work("echo three > a.txt && git commit -qam third && git rev-parse HEAD");
     let pushed = fixture.push("fix", &commit).await.unwrap();
     assert!(pushed.contains(&commit), "{pushed}");
-    assert_eq!(fixture.origin("git rev-parse fix && git cat-file -p fix:a.txt"), format!("{commit}\nthree"));
+    assert_eq!(
+        fixture.origin("git rev-parse fix && git cat-file -p fix:a.txt"),
+        format!("{commit}\nthree")
+    );
     assert_eq!(fixture.push("fix", &commit).await.unwrap(), pushed);
     assert!(!fixture.folder.path().join("hooked").exists());
     for branch in ["main", "fix"] {
@@ -258,7 +268,8 @@ async fn an_approver_sees_the_files_of_exactly_the_pushed_commit() {
     let effects = tool.predict_effects(&input, &fixture.context()).await;
     let text = |text: &str| FileContent::Text(text.to_owned());
     let files = effects.files.unwrap();
-    let seen: Vec<_> = files.iter().map(|file| (file.path.as_str(), &file.before, &file.after)).collect();
+    let seen: Vec<_> =
+        files.iter().map(|file| (file.path.as_str(), &file.before, &file.after)).collect();
     assert_eq!(
         seen,
         [
@@ -289,9 +300,11 @@ async fn a_push_is_verified_at_the_remote_repository() {
     assert!(matches!(verify("main", &commit).await, VerifyOutcome::Happened(_)));
     assert_eq!(verify("none", &commit).await, VerifyOutcome::NotHappened);
     assert_eq!(verify("main", &"a".repeat(40)).await, VerifyOutcome::Unknown);
-    let problem = tool.find_call_problem(&json!({ "branch": "-x", "commit": commit }), &Default::default());
+    let problem =
+        tool.find_call_problem(&json!({ "branch": "-x", "commit": commit }), &Default::default());
     assert!(problem.unwrap().contains("`branch`"));
-    let problem = tool.find_call_problem(&json!({ "branch": "x", "commit": "HEAD" }), &Default::default());
+    let problem =
+        tool.find_call_problem(&json!({ "branch": "x", "commit": "HEAD" }), &Default::default());
     assert!(problem.unwrap().contains("git rev-parse HEAD"));
 }
 
@@ -311,7 +324,11 @@ async fn github(open: Value) -> Server {
     .await
 }
 
-async fn open_pull_request(url: &str, token: Option<&str>, server: &Server) -> Result<String, String> {
+async fn open_pull_request(
+    url: &str,
+    token: Option<&str>,
+    server: &Server,
+) -> Result<String, String> {
     let client = guarded_client(&SimClock::new());
     let tool = OpenPullRequestTool::new(client, token.map(str::to_owned)).unwrap();
     let tool = tool.with_api(server.url(""));
