@@ -216,7 +216,7 @@ async fn a_repository_that_does_not_exist_is_refused_with_a_reason() {
             RepoSource { rev: Some("none".to_owned()), ..fixture.repo.clone() },
             "no branch, tag or commit `none`",
         ),
-        (RepoSource::new("/nonexistent/repository"), "does not exist"),
+        (RepoSource::new("/nonexistent/repository"), "does not appear to be a git repository"),
         (RepoSource::new("ext::sh -c true"), "neither a URL"),
     ];
     for (repo, reason) in cases {

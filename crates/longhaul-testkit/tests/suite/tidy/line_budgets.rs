@@ -11,7 +11,7 @@ use super::sources::SourceFile;
 /// Maximum number of source lines of each shipped crate.
 const BUDGETS: &[(&str, usize)] = &[
     ("longhaul", 4_210),
-    ("longhaul-api", 2_870),
+    ("longhaul-api", 2_920),
     ("longhaul-cli", 12_220),
     ("longhaul-core", 8_200),
     ("longhaul-engine", 13_900),
@@ -22,7 +22,7 @@ const BUDGETS: &[(&str, usize)] = &[
     ("longhaul-sandbox", 5_000),
     ("longhaul-server", 4_210),
     ("longhaul-store", 7_370),
-    ("longhaul-tool", 6_940),
+    ("longhaul-tool", 7_900),
 ];
 
 const NOT_SHIPPED: &[&str] = &["longhaul-bench", "longhaul-testkit"];
