@@ -68,6 +68,9 @@ use longhaul_core::sanitize::is_invisible;
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
+    if let Some(code) = longhaul_sandbox::launch::handle_launch_command() {
+        return code;
+    }
     match cli::Cli::parse_command_line() {
         Ok(cli) => cli.run(),
         // The message repeats arguments as they are.

@@ -162,7 +162,7 @@ fn print_output(ended: &SandboxExecView) -> anyhow::Result<()> {
         output::eprint_line(line);
     }
     for refusal in &ended.refused {
-        output::eprint_line(&format!("The sandbox refused: {refusal}"));
+        output::eprint_line(refusal);
     }
     match (&ended.killed, ended.exit) {
         (Some(reason), _) => output::eprint_line(&format!("The command was killed: {reason}.")),

@@ -90,8 +90,7 @@ impl ControlState {
             Event::RunClaimed(data) => return self.apply_run_claimed(data),
             Event::RunPrepared(data) => return self.apply_run_prepared(data),
             Event::RunWaiting(data) => return self.apply_run_waiting(data),
-            Event::RunOverdue(_) => self.attempt.overdue = true,
-            Event::RunTimedOut(_) => self.attempt.timed_out = true,
+            Event::RunOverdue(_) | Event::RunTimedOut(_) => self.apply_passed_timeout(event),
             Event::RunRecovered(_) => self.apply_run_recovered(),
             Event::RunPauseRequested(data) => self.apply_pause_requested(data),
             Event::RunPaused(_) => return self.apply_run_paused(),
@@ -147,13 +146,21 @@ impl ControlState {
             Event::RunForked(data) => return self.apply_run_forked(data),
             Event::ToolProgress(_)
             | Event::RuleUsed(_)
-            | Event::SandboxCommandRun(_)
             | Event::GateReminded(_)
             | Event::BudgetSettled(_)
             | Event::ChainStepStarted(_)
-            | Event::ProgressReported(_) => {}
+            | Event::ProgressReported(_)
+            | Event::SandboxCommandRun(_) => {}
         }
         NO_MESSAGES
+    }
+
+    /// Records that the soft or the hard timeout of the attempt has passed.
+    const fn apply_passed_timeout(&mut self, event: &Event) {
+        match matches!(event, Event::RunTimedOut(_)) {
+            true => self.attempt.timed_out = true,
+            false => self.attempt.overdue = true,
+        }
     }
 
     /// Returns all tool results of a turn as one message, in the order of the calls. `None` means

@@ -1,21 +1,21 @@
 //! Sandboxes of Daytona, on machines of its own.
 //!
-//! The image must contain a POSIX shell, `tar` and `base64`, and its user must be able to create the
-//! work folder, directly or by `sudo`. Secrets are refused: Daytona replaces placeholders only by
-//! secrets of its own vault.
+//! The image must contain a POSIX shell, `tar`, `base64` and `stat`, and its user must be able to
+//! create the work folder, directly or by `sudo`. Secrets are refused: Daytona would replace only
+//! the placeholders of secrets in its own vault.
 
 mod api;
 mod create_request;
 mod exec;
 mod files;
 mod http;
+mod options;
 mod scripts;
 mod toolbox;
 mod transfer;
 mod wire;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,44 +28,12 @@ use tokio_util::task::TaskTracker;
 
 use self::api::{Api, Poll};
 use self::http::{ApiClient, ApiRequest};
+pub use self::options::DaytonaOptions;
 use self::toolbox::DaytonaSandbox;
 use self::wire::{Phase, RemoteSandbox};
 
-/// Default of [`DaytonaOptions::change_timeout`]. The first sandbox of an image is built meanwhile.
-const CHANGE_TIMEOUT: Duration = Duration::from_secs(900);
-
 /// Maximum number of times that a sandbox is started because it has stopped again.
 const STARTS_MAX: u32 = 3;
-
-/// How Daytona is reached.
-#[derive(Clone)]
-pub struct DaytonaOptions {
-    /// Address of the API, such as `https://app.daytona.io/api`.
-    pub url: String,
-    pub api_key: String,
-    /// Region of new sandboxes. `None` means the default of the organization.
-    pub target: Option<String>,
-    /// Certificates, in PEM, of authorities that are trusted in addition to those of the machine.
-    pub ca_pem: Option<Vec<u8>>,
-    /// Maximum time for a sandbox to start, stop or disappear.
-    pub change_timeout: Duration,
-}
-
-impl DaytonaOptions {
-    /// Creates options for Daytona's own service.
-    pub fn new(api_key: String) -> Self {
-        let url = "https://app.daytona.io/api".to_owned();
-        Self { url, api_key, target: None, ca_pem: None, change_timeout: CHANGE_TIMEOUT }
-    }
-}
-
-impl fmt::Debug for DaytonaOptions {
-    /// Formats the options without the key.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = f.debug_struct("DaytonaOptions");
-        out.field("url", &self.url).field("target", &self.target).finish_non_exhaustive()
-    }
-}
 
 /// The provider of sandboxes at Daytona.
 #[derive(Debug)]

@@ -8,12 +8,12 @@ mod archive;
 mod container;
 mod engine;
 mod exec;
-mod host_files;
 mod kill_script;
 mod sandbox;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,11 +28,14 @@ use longhaul_core::port::sandbox::{
     Isolation, ProviderStatus, Sandbox, SandboxError, SandboxInfo, SandboxSpec, Sandboxes,
 };
 use rustix::process::{getgid, getuid};
+use tokio::process::Command;
 
 use container::{HostDirs, NAME_LABEL, User};
 use engine::{Engine, error_of, is_conflict, is_not_found, shorten};
 use exec::Commands;
 use sandbox::DockerSandbox;
+
+use crate::local::layout::is_name;
 
 /// Maximum time for pulling an image.
 const PULL_TIMEOUT: Duration = Duration::from_secs(900);
@@ -72,7 +75,7 @@ impl DockerSandboxes {
 
     /// Returns the container of a sandbox. A container without our label is none of ours.
     async fn inspect(&self, handle: &str) -> Result<ContainerInspectResponse, SandboxError> {
-        if !container::is_valid_name(handle) {
+        if !is_name(handle) {
             return Err(SandboxError::NotFound);
         }
         let inspected = self.engine.client().await?.inspect_container(handle, None).await;
@@ -128,9 +131,9 @@ impl DockerSandboxes {
                 continue;
             }
             if !is_conflict(&error) {
-                return Err(match error_of("create a container", &error) {
-                    SandboxError::NotFound => missing_image(image, "it can't be found"),
-                    error => error,
+                return Err(match is_not_found(&error) {
+                    true => missing_image(image, "it can't be found"),
+                    false => error_of("create a container", &error),
                 });
             }
             match self.inspect(&spec.name).await {
@@ -341,7 +344,7 @@ impl Sandboxes for DockerSandboxes {
     }
 
     async fn delete(&self, handle: &str) -> Result<(), SandboxError> {
-        if !container::is_valid_name(handle) {
+        if !is_name(handle) {
             return Ok(());
         }
         match self.inspect(handle).await {
@@ -349,16 +352,28 @@ impl Sandboxes for DockerSandboxes {
             Err(SandboxError::NotFound) => {}
             Err(error) => return Err(error),
         }
-        let dirs = self.dirs(handle)?;
-        let removed = tokio::task::spawn_blocking(move || host_files::remove_tree(&dirs.root));
-        let removed = removed.await.unwrap_or_else(|error| Err(error.into()));
-        removed.map_err(|error| {
+        delete_tree(&self.dirs(handle)?.root).await.map_err(|error| {
             SandboxError::Unavailable(format!(
                 "the files of the sandbox {handle} in {} can't be deleted: {error}",
                 self.options.dir.display()
             ))
         })
     }
+}
+
+/// Deletes a directory with everything in it, if it exists. The program `rm` deletes trees that are
+/// too deep for the standard library. Commands in the sandbox may have taken permissions away.
+async fn delete_tree(dir: &Path) -> io::Result<()> {
+    let chmod = ["chmod", "-R", "u+rwX", "--"].as_slice();
+    let rm = ["rm", "-rf", "--"].as_slice();
+    for program in [rm, chmod, rm] {
+        let mut command = Command::new(program[0]);
+        let output = command.args(&program[1..]).arg(dir).kill_on_drop(true).output().await?;
+        if program == rm && output.status.success() {
+            return Ok(());
+        }
+    }
+    Err(io::Error::other("some of them remain"))
 }
 
 fn is_paused(container: &ContainerInspectResponse) -> bool {

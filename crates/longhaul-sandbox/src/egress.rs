@@ -16,7 +16,7 @@
 mod connection;
 mod context;
 mod forward;
-mod hosts;
+pub(crate) mod hosts;
 mod secrets;
 mod socks;
 mod tls;

@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::process::Command;
@@ -24,6 +25,32 @@ pub const RELAY_PORT: u16 = 3128;
 const CONNECTIONS_MAX: usize = 256;
 /// Exit code of a shell for a program that can't be started.
 const NOT_STARTED: u8 = 127;
+
+/// Whether the executable of this process handles [`LAUNCH_COMMAND`].
+static IS_LAUNCHER: AtomicBool = AtomicBool::new(false);
+
+/// Runs [`launch`] if the first argument of this process is [`LAUNCH_COMMAND`], and returns the exit
+/// code for the process. Otherwise remembers that the executable of this process can be the launcher
+/// of sandboxes. A program calls this at its start.
+pub fn handle_launch_command() -> Option<ExitCode> {
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_none_or(|first| first != LAUNCH_COMMAND) {
+        IS_LAUNCHER.store(true, Ordering::Relaxed);
+        return None;
+    }
+    Some(launch(args).unwrap_or_else(|error| {
+        // Nobody reads the message if the stream is closed.
+        _ = io::Write::write_all(&mut io::stderr(), format!("{error}\n").as_bytes());
+        ExitCode::from(NOT_STARTED)
+    }))
+}
+
+/// Returns the executable that can be the launcher of sandboxes. `None` unless this process has
+/// called [`handle_launch_command`].
+pub fn launcher_path() -> Option<PathBuf> {
+    let is_launcher = IS_LAUNCHER.load(Ordering::Relaxed);
+    is_launcher.then(std::env::current_exe).and_then(Result::ok)
+}
 
 /// Runs a command next to a relay that connects each connection to [`RELAY_PORT`] to a Unix socket.
 /// Returns how the command has exited; one that was killed has the exit code of a shell. The

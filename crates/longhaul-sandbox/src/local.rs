@@ -9,8 +9,6 @@
 //! sandbox is refused, unless its spec accepts no isolation.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -19,64 +17,37 @@ use longhaul_core::port::sandbox::{
     Isolation, NetworkPolicy, ProviderStatus, Sandbox, SandboxError, SandboxInfo, SandboxSpec,
     Sandboxes,
 };
-use longhaul_core::time::Clock;
 
 use crate::local::cgroup::{Cgroup, CgroupRoot};
 use crate::local::egress::SandboxEgress;
 use crate::local::layout::{Layout, ProviderDir, SandboxFile, check_name, is_name};
+use crate::local::parts::{ProviderParts, SandboxParts};
 use crate::local::probe::Probe;
-use crate::local::sandbox::{LocalSandbox, SandboxParts};
+use crate::local::sandbox::LocalSandbox;
 use crate::local::spawner::Spawner;
+
+pub use crate::local::options::LocalOptions;
 
 mod bwrap;
 mod cgroup;
 mod command;
 mod egress;
 mod exec;
-mod files;
-mod layout;
-mod path;
+pub(crate) mod files;
+pub(crate) mod layout;
+mod options;
+mod parts;
+pub(crate) mod path;
 mod probe;
 mod sandbox;
 mod seccomp;
 mod spawner;
-mod tree;
-
-/// Settings of the local provider.
-#[derive(Debug, Clone)]
-pub struct LocalOptions {
-    /// Directory of the sandboxes and volumes. It is created if it is missing.
-    pub dir: PathBuf,
-    /// Name of this machine.
-    pub host: String,
-    /// Directories of this machine that programs in sandboxes can read, such as toolchains, apart
-    /// from `/usr`. Those on the search path of this process are on that of the sandboxes.
-    pub read_only: Vec<PathBuf>,
-    /// Executable that runs [`crate::launch::launch`] for [`crate::launch::LAUNCH_COMMAND`]. `None`
-    /// means that sandboxes can't reach a list of hosts.
-    pub launcher: Option<PathBuf>,
-    /// Directory of the project, in which bubblewrap is not looked for, because agents can write
-    /// there.
-    pub project: Option<PathBuf>,
-    pub clock: Arc<dyn Clock>,
-}
+pub(crate) mod tree;
 
 /// Provider of sandboxes on this machine.
 #[derive(Debug)]
 pub struct LocalSandboxes {
     shared: Arc<ProviderParts>,
-}
-
-/// What all sandboxes of the provider use.
-#[derive(Debug)]
-pub(crate) struct ProviderParts {
-    options: LocalOptions,
-    dir: ProviderDir,
-    probe: Probe,
-    cgroups: Option<CgroupRoot>,
-    spawner: Spawner,
-    /// Search path of the programs in sandboxes.
-    search_path: OsString,
 }
 
 impl LocalSandboxes {
@@ -143,7 +114,7 @@ impl LocalSandboxes {
                 self.shared.probe.bwrap.as_ref().err().map_or("", String::as_str)
             )));
         }
-        egress::check_network(&self.shared, spec)?;
+        egress::check_network(&self.shared.options, spec)?;
         Ok(isolation)
     }
 
@@ -164,7 +135,7 @@ impl LocalSandboxes {
             info: file.info(&spec.name),
             volumes: volumes.collect::<Result<_, SandboxError>>()?,
             provider: Arc::clone(&self.shared),
-            egress: SandboxEgress::open(&self.shared, spec)?,
+            egress: SandboxEgress::open(&self.shared.options, &self.shared.dir, spec)?,
             spec: spec.clone(),
             cgroup,
             layout,

@@ -4,52 +4,27 @@
 //! Nothing happens by the clock: a sandbox changes its state when the state is read often enough,
 //! and its automatic stop follows a virtual time.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+#![expect(
+    clippy::expect_used,
+    reason = "a test double is test code that lives in `src` so that every crate can use it"
+)]
+
+use std::sync::{Arc, Mutex};
 
 use longhaul_core::time::Millis;
-use serde_json::Value;
-use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::daytona::state::World;
+use crate::daytona::shared::Shared;
+pub use crate::daytona::shared::{API_KEY, Exchange, Fault};
 
 mod control_plane;
 mod machine;
+mod message;
 mod server;
+mod shared;
 mod state;
 mod toolbox;
-
-/// The key that the fake accepts.
-pub const API_KEY: &str = "dtn_test_key";
-
-/// A failure of one request.
-#[derive(Debug, Clone)]
-pub enum Fault {
-    /// The request is refused with this status and message, and a header `Retry-After-...` with
-    /// this number of seconds.
-    Status { status: u16, message: &'static str, retry_after_secs: Option<u64> },
-    /// The connection is cut after the request was carried out.
-    LostResponse,
-    /// The connection is cut before the request is carried out.
-    LostRequest,
-}
-
-/// A request with the fake's response. Bodies that are not JSON are `Null`.
-#[derive(Debug, Clone)]
-pub struct Exchange {
-    pub method: String,
-    /// Path without the prefix of the control plane or of the toolbox.
-    pub path: String,
-    pub is_toolbox: bool,
-    pub query: Vec<(String, String)>,
-    pub request: Value,
-    pub status: u16,
-    pub response: Value,
-    /// Whether the response is the effect of a [`Fault`].
-    pub is_fault: bool,
-}
 
 /// The fake. It stops when it is dropped.
 #[derive(Debug)]
@@ -57,23 +32,6 @@ pub struct FakeDaytona {
     shared: Arc<Shared>,
     origin: String,
     _tasks: JoinSet<()>,
-}
-
-/// What the requests share.
-#[derive(Debug)]
-struct Shared {
-    origin: String,
-    dir: TempDir,
-    world: Mutex<World>,
-    exchanges: Mutex<Vec<Exchange>>,
-    /// Faults by the method and a part of the path of the request.
-    faults: Mutex<VecDeque<(&'static str, &'static str, Fault)>>,
-}
-
-impl Shared {
-    fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().expect("no request has panicked")
-    }
 }
 
 impl FakeDaytona {

@@ -13,6 +13,7 @@ pub mod driver;
 pub mod driver_factory;
 pub mod external_actors;
 pub mod external_world;
+pub mod idle_sandboxes;
 pub mod journals;
 pub mod kill;
 pub mod rng;

@@ -2,13 +2,13 @@
 //!
 //! A file tool works on the copy, which is then uploaded if the tool may have changed it.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_core::port::sandbox::{Sandbox, SandboxError, WORKSPACE};
 use tempfile::TempDir;
 
-use crate::disk_tool::Reason;
 use crate::files::path::{join_parts, parse_in_workspace};
 
 /// A copy of a file or folder of a sandbox in a temporary directory, which is deleted when the copy
@@ -23,7 +23,10 @@ pub(crate) struct SandboxCopy {
 
 impl SandboxCopy {
     /// Downloads the file or folder at this path. A path where nothing exists gives an empty copy.
-    pub(crate) async fn download(sandbox: Arc<dyn Sandbox>, path: &str) -> Result<Self, Reason> {
+    pub(crate) async fn download(
+        sandbox: Arc<dyn Sandbox>,
+        path: &str,
+    ) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let parts = parse_in_workspace(&[PathBuf::from(WORKSPACE)], path)?;
         let path = if parts.is_empty() { String::new() } else { join_parts(&parts) };
         let copy = Self { sandbox, dir: TempDir::new()?, path };

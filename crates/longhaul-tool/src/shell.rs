@@ -30,7 +30,7 @@ use crate::command::DEFAULT_PATH;
 use crate::files::path::join_parts;
 use crate::files::protected::PathAccess;
 use crate::files::workspace::{Workspace, fs_error_message};
-use crate::shell::process::ShellProcess;
+use crate::shell::process::{ShellProcess, shell_failure};
 use crate::shell::sandboxed::run_in_sandbox;
 use crate::typed::{TypedToolError, parse_input, tool_spec};
 
@@ -168,7 +168,8 @@ impl Tool for ShellTool {
             return Err(shell_failure("the command contains a NUL character"));
         }
         if let Some(sandbox) = &ctx.sandbox {
-            return run_in_sandbox(sandbox, input, (ctx, &*self.workspace.clock)).await;
+            let command = (&*input.command, input.cwd.as_deref());
+            return run_in_sandbox(sandbox, command, (ctx, &*self.workspace.clock)).await;
         }
         let folder = self.working_dir(input.cwd.as_deref())?;
         let mut command = tokio::process::Command::new("/bin/sh");
@@ -191,8 +192,4 @@ fn command_env(ctx: &ToolContext) -> Vec<(&'static str, std::ffi::OsString)> {
     env.push(("LONGHAUL_RUN", ctx.run.to_string().into()));
     env.push(("LONGHAUL_EPOCH", ctx.epoch.0.to_string().into()));
     env
-}
-
-fn shell_failure(reason: impl std::fmt::Display) -> ToolFailure {
-    ToolFailure::new(format!("The command was not run: {reason}."))
 }

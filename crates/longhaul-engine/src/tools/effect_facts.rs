@@ -52,8 +52,12 @@ pub(crate) async fn add_effect_facts(
     let work = gated_calls.map(async |(index, (call, classification))| {
         let id = CallId { turn: run.control().turn(), index };
         let facts = async {
-            let sandbox = (classification.sandboxed, sandbox.clone());
-            let predicted = predict_effects((env, run, sandbox), id, call).await?;
+            let sandbox = match (classification.sandboxed, sandbox.clone()) {
+                (false, _) => CallSandbox::NotNeeded,
+                (true, None) => CallSandbox::NotOpen,
+                (true, Some(sandbox)) => CallSandbox::Open(sandbox),
+            };
+            let predicted = predict_effects((env, run), (id, call), sandbox).await?;
             effect_facts(predicted, Arc::clone(redact)).await
         };
         classification.facts = tokio::select! {
@@ -65,25 +69,39 @@ pub(crate) async fn add_effect_facts(
     join_all(work).await;
 }
 
+/// The sandbox that a call works in, for the prediction of its effects.
+enum CallSandbox {
+    /// The call works on this machine.
+    NotNeeded,
+    /// The driver has not opened the sandbox.
+    NotOpen,
+    Open(Arc<dyn Sandbox>),
+}
+
 /// Asks the tool of a call what the call would change. `None` means that the changes are not known.
 async fn predict_effects(
-    (env, run, (is_sandboxed, sandbox)): (&RunEnv, &Run, (bool, Option<Arc<dyn Sandbox>>)),
-    id: CallId,
-    call: &ToolCall,
+    (env, run): (&RunEnv, &Run),
+    (id, call): (CallId, &ToolCall),
+    sandbox: CallSandbox,
 ) -> Option<PredictedEffects> {
     let registered = env.tool(&call.name)?;
     let tool = registered.tool.as_ref()?;
     let input = env.resolve_tool_input(run.id(), registered, call.input.to_value());
     let (input, _) = input.await.ok()?;
     let mut ctx = env.tool_context(run, id, Epoch::default());
-    if is_sandboxed {
+    let config = match sandbox {
+        CallSandbox::NotNeeded => None,
         // Without the sandbox, the tool would look at the files of this machine.
-        ctx.sandbox = Some(sandbox?);
-    }
+        CallSandbox::NotOpen => return None,
+        CallSandbox::Open(sandbox) => {
+            ctx.sandbox = Some(sandbox);
+            env.agent.sandbox_config()
+        }
+    };
     // A tool that panics knows nothing. The call itself is still possible.
     let predicted = AssertUnwindSafe(tool.predict_effects(&input, &ctx)).catch_unwind().await;
     let mut predicted = predicted.ok().filter(|effects| *effects != PredictedEffects::default())?;
-    if let Some(config) = env.agent.sandbox_config().filter(|_| is_sandboxed) {
+    if let Some(config) = config {
         // A command reaches what the sandbox reaches. Other calls know their hosts.
         let reaches_any = |hosts: &Vec<String>| hosts.iter().any(|host| host == ANY_HOST);
         if predicted.network.as_ref().is_some_and(reaches_any) {

@@ -90,9 +90,9 @@ async fn advance_until(
 
 /// Returns the names that the sandboxes of a journal have at the provider, in order.
 fn sandbox_names(journal: &[JournalEntry]) -> Vec<String> {
-    let created = journal.iter().filter_map(|entry| match &entry.event {
-        Event::SandboxCreating(data) => Some(data.sandbox.to_string()),
-        _ => None,
+    let created = journal.iter().filter_map(|entry| {
+        let Event::SandboxCreating(data) = &entry.event else { return None };
+        Some(data.sandbox.to_string())
     });
     created.map(|id| format!("lh-{}", id.replace('_', "-"))).collect()
 }
@@ -256,12 +256,16 @@ async fn a_sandbox_that_no_run_knows_is_deleted_after_a_while() {
         let spec = SandboxSpec { name: name.to_owned(), labels, ..SandboxSpec::default() };
         provider.create(&spec).await.unwrap();
     }
-    let engine = engine_with_sandboxes([], (&provider, settings())).with_sim_clock().start();
+    let engine = engine_with_sandboxes([make()], (&provider, settings())).with_sim_clock().start();
     let started_at = engine.clock.as_ref().unwrap().now();
+    // A provider that no run uses is not asked.
+    let run = engine.submit().await;
+    let journal = engine.advance_until(run, "run.completed").await;
     let is_deleted = |_| !provider.names().contains(&"forgotten".to_owned());
     let deleted_at = advance_until((&engine, &provider), is_deleted).await;
     assert!(deleted_at.duration_since(started_at) >= Millis::from_secs(600));
-    assert_eq!(provider.names(), ["foreign"]);
+    let names = [&["foreign".to_owned()][..], &sandbox_names(&journal)].concat();
+    assert_eq!(provider.names(), names);
 }
 
 #[tokio::test]

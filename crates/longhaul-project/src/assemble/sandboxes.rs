@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_core::port::sandbox::{
-    ProviderStatus, Sandbox, SandboxError, SandboxInfo, SandboxSpec, Sandboxes,
+    ProviderStatus, Sandbox, SandboxError, SandboxInfo, SandboxSecret, SandboxSpec, Sandboxes,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Clock;
@@ -41,9 +41,20 @@ fn sandbox_settings(config: &Config) -> SandboxSettings {
         auto_stop: config.duration("sandbox.auto_stop").or(defaults.auto_stop),
         keep: config.duration("sandbox.keep").or(defaults.keep),
         image: text("sandbox.image"),
-        secrets: Vec::new(),
+        secrets: sandbox_secrets(config),
         store: digits.collect(),
     }
+}
+
+/// Returns the secrets that programs in sandboxes may send to certain hosts.
+fn sandbox_secrets(config: &Config) -> Vec<SandboxSecret> {
+    let names = config.secret_names();
+    let secrets = names.iter().filter_map(|name| {
+        let hosts = config.text_list(&format!("secrets.{name}.hosts"));
+        let value = config.env.var(name).filter(|_| !hosts.is_empty())?;
+        Some(SandboxSecret { name: name.clone(), value: value.to_owned(), hosts })
+    });
+    secrets.collect()
 }
 
 /// Returns why a list of hosts in an agent file is not valid.
@@ -130,13 +141,19 @@ impl Sandboxes for LazySandboxes {
 
 #[cfg(feature = "sandbox")]
 mod providers {
+    use longhaul_sandbox::daytona::{DaytonaOptions, DaytonaSandboxes};
+    use longhaul_sandbox::docker::{DockerOptions, DockerSandboxes};
     use longhaul_sandbox::egress::HostList;
+    use longhaul_sandbox::launch;
     use longhaul_sandbox::local::{LocalOptions, LocalSandboxes};
 
     use super::*;
 
+    /// Image of the containers of agents that name none.
+    const DOCKER_IMAGE: &str = "debian:stable-slim";
+
     pub(super) fn all(config: &Config, clock: &Arc<dyn Clock>) -> Vec<LazySandboxes> {
-        vec![local(config, clock)]
+        vec![local(config, clock), docker(config), daytona(config)]
     }
 
     pub(super) fn host_list_problem(hosts: &[String]) -> Option<String> {
@@ -150,12 +167,50 @@ mod providers {
         LazySandboxes { name, open: Box::new(open), opened: OnceCell::new() }
     }
 
+    fn docker(config: &Config) -> LazySandboxes {
+        let options = DockerOptions {
+            socket: None,
+            dir: config.data_folder().join("sandboxes-docker"),
+            image: DOCKER_IMAGE.to_owned(),
+            host: host_name(),
+            runtime: None,
+        };
+        lazy("docker", move || {
+            let provider = DockerSandboxes::new(options.clone());
+            Box::pin(async move { Ok(Arc::new(provider) as Arc<dyn Sandboxes>) })
+        })
+    }
+
+    fn daytona(config: &Config) -> LazySandboxes {
+        let key = config.env.var("DAYTONA_API_KEY").map(str::to_owned);
+        let url = config.env.var("DAYTONA_API_URL").map(str::to_owned);
+        let target = config.env.var("DAYTONA_TARGET").map(str::to_owned);
+        lazy("daytona", move || {
+            let provider = key.clone().ok_or_else(|| {
+                SandboxError::Refused(
+                    "the provider `daytona` needs an API key: set DAYTONA_API_KEY".to_owned(),
+                )
+            });
+            let (url, target) = (url.clone(), target.clone());
+            let provider = provider.and_then(|key| {
+                let options = DaytonaOptions::new(key);
+                let url = url.unwrap_or_else(|| options.url.clone());
+                DaytonaSandboxes::new(&DaytonaOptions { url, target, ..options })
+            });
+            Box::pin(async move { Ok(Arc::new(provider?) as Arc<dyn Sandboxes>) })
+        })
+    }
+
+    fn host_name() -> String {
+        rustix::system::uname().nodename().to_string_lossy().into_owned()
+    }
+
     fn local(config: &Config, clock: &Arc<dyn Clock>) -> LazySandboxes {
         let options = LocalOptions {
             dir: config.data_folder().join("sandboxes"),
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            host: host_name(),
             read_only: Vec::new(),
-            launcher: std::env::current_exe().ok(),
+            launcher: launch::launcher_path(),
             project: Some(config.root.clone()),
             clock: Arc::clone(clock),
         };

@@ -27,6 +27,7 @@ pub(crate) fn check_project_paths(config: &Config) -> Vec<SettingError> {
     let mut faults: Vec<SettingError> =
         ["data", "store.url", DELIVER_KEY, LOG_FILE_KEY, TRUST_FOLDERS_KEY]
             .into_iter()
+            .chain(config.settings.keys().map(String::as_str).filter(|key| is_secret_host(key)))
             .filter_map(|key| disallowed_path_error(config, key))
             .collect();
     if faults.is_empty() {
@@ -68,13 +69,18 @@ fn tracked_data_folder_error(config: &Config) -> Option<SettingError> {
     })
 }
 
+/// Whether this setting says which hosts get the value of a secret.
+fn is_secret_host(setting_path: &str) -> bool {
+    setting_path.starts_with("secrets.") && setting_path.ends_with(".hosts")
+}
+
 /// Returns an error if the project sets this setting to a path that a project must not choose.
 fn disallowed_path_error(config: &Config, setting_path: &str) -> Option<SettingError> {
     let setting = config.settings.get(setting_path)?;
     if !setting.origin.is_from_project_file() {
         return None;
     }
-    if setting_path == TRUST_FOLDERS_KEY {
+    if setting_path == TRUST_FOLDERS_KEY || is_secret_host(setting_path) {
         let message =
             format!("`{setting_path}` can't be set by a project: set it in your user file");
         let location = setting_error_location(&setting.origin);

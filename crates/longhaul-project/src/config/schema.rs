@@ -150,6 +150,8 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key("prices.*.max_output", SettingValueKind::Integer(1)),
     // Variables that a sandbox may receive. Their values are redacted everywhere.
     key(SECRETS_KEY, SettingValueKind::EnvNames).with_default("[]"),
+    // Hosts that get the value of a variable from a sandbox. Not allowed in a project's own file.
+    key("secrets.*.hosts", SettingValueKind::TextList),
     // Projects of other users that may be used. Not allowed in a project's own file.
     key(TRUST_FOLDERS_KEY, SettingValueKind::TextList).with_default("[]"),
     key("webhooks", SettingValueKind::Unsupported("outbound webhooks")),

@@ -135,8 +135,8 @@ fn wait_after_failure(decision: &mut Decision<'_>, error: &SandboxError) -> Reco
         return Ok(());
     }
     let message = format!("The sandbox of the run can't be opened: {error}");
-    let has_no_room = matches!(error, SandboxError::NoCapacity(_));
-    if matches!(error, SandboxError::Refused(_)) || failures >= FAILURES_MAX && !has_no_room {
+    let is_full = matches!(error, SandboxError::NoCapacity(_));
+    if matches!(error, SandboxError::Refused(_)) || failures >= FAILURES_MAX && !is_full {
         return raise_dependency_gate(decision, &message, &[]);
     }
     let delay = Millis(RETRY_DELAY_MIN.0 << failures.min(16)).min(RETRY_DELAY_MAX);
@@ -173,7 +173,12 @@ fn row_in_use(decision: &Decision<'_>) -> Option<SandboxRow> {
 pub(crate) fn mark_idle_sandbox(decision: &mut Decision<'_>) {
     let has_ended = matches!(decision.control.stage, RunStage::Ended(_));
     let was_idle = decision.run.control.driver.is_idle();
-    if !has_ended && (was_idle || !decision.control.driver.is_idle()) {
+    let was_marked = |sandbox: &RunSandbox| sandbox.is_marked_idle;
+    let is_changed = |change: &RowChange| matches!(change, RowChange::SetSandbox(_));
+    // A run that waits again without having used its sandbox does not restart the idle time.
+    let is_unused = decision.run.control.sandbox.as_deref().is_some_and(was_marked)
+        && !decision.batch.changes.iter().any(is_changed);
+    if !has_ended && (was_idle || is_unused || !decision.control.driver.is_idle()) {
         return;
     }
     let is_handed_over =

@@ -22,6 +22,7 @@ use crate::apply::{ApplyResult, NO_MESSAGES};
 use crate::policy::check_question_answer;
 use crate::state::call::{PendingTimer, ToolCallState, unfired_timer};
 use crate::state::control::{ControlState, OpenChildRun, QueuedSteer};
+use crate::state::driver::Activity;
 use crate::state::sandbox::RunSandbox;
 use crate::state::stage::{PendingModelCall, RunStage};
 
@@ -59,10 +60,13 @@ impl ControlState {
     /// has no effect.
     pub(super) fn apply_sandbox(&mut self, event: &SandboxEvent, state: SandboxState) {
         let epoch = self.driver.epoch;
+        let is_driven = self.driver.activity == Activity::Driven;
         let is_current = |sandbox: &RunSandbox| sandbox.event.sandbox == event.sandbox;
         let is_new = state == SandboxState::Creating;
         if is_new || self.sandbox.as_deref().is_some_and(is_current) {
-            self.sandbox.get_or_insert_default().apply(event, state, epoch);
+            let sandbox = self.sandbox.get_or_insert_default();
+            sandbox.apply(event, state, epoch);
+            sandbox.is_marked_idle &= !is_driven;
         }
     }
 

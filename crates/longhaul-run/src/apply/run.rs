@@ -59,6 +59,7 @@ impl ControlState {
             sandbox.failures += 1;
         }
         self.driver.activity = Activity::Parked { wait: data.wait.clone(), timer: data.timer };
+        self.mark_sandbox_idle();
         NO_MESSAGES
     }
 
@@ -76,6 +77,7 @@ impl ControlState {
             return Err("a run with work in progress can't be paused");
         }
         self.driver.activity = Activity::Paused;
+        self.mark_sandbox_idle();
         self.stop.pause = None;
         NO_MESSAGES
     }
@@ -106,6 +108,13 @@ impl ControlState {
         }
         let wait = WaitReason::Blocked(data.gate);
         self.driver.activity = Activity::Parked { wait, timer: None };
+        self.mark_sandbox_idle();
+    }
+
+    fn mark_sandbox_idle(&mut self) {
+        if let Some(sandbox) = &mut self.sandbox {
+            sandbox.is_marked_idle = true;
+        }
     }
 
     pub(super) fn apply_cancel_requested(&mut self, data: &RunControlRequest) {

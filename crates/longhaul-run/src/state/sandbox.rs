@@ -17,6 +17,9 @@ pub struct RunSandbox {
     /// not opened it, for example because it continues in the sandbox of an earlier step of its
     /// chain.
     pub(crate) open_epoch: Option<Epoch>,
+    /// Whether the row of the sandbox says since when the run does not use it.
+    #[serde(default)]
+    pub(crate) is_marked_idle: bool,
     /// Number of waits after failed attempts to open the sandbox since it last ran.
     pub(crate) failures: u32,
 }
@@ -30,7 +33,7 @@ impl RunSandbox {
     /// Returns the sandbox that a run takes over from an earlier step of its chain.
     pub(crate) fn inherited(sandbox: &InheritedSandbox) -> Box<Self> {
         let InheritedSandbox { event, state } = sandbox.clone();
-        Box::new(Self { event, state, ..Self::default() })
+        Box::new(Self { event, state, is_marked_idle: true, ..Self::default() })
     }
 
     /// Applies a change of the sandbox, which the driver with this epoch or another process has

@@ -333,7 +333,10 @@ fn random_scripts_reach_every_event_and_wait() {
         .filter(|kind| !seen.contains(kind))
         .filter(|kind| !OTHER_KIND_PREFIXES.iter().any(|prefix| kind.starts_with(prefix)))
         .collect();
-    assert_eq!(unseen, ["tool.progress", "budget.settled", "sandbox.deleted"]);
+    assert_eq!(
+        unseen,
+        ["tool.progress", "budget.settled", "sandbox.deleted", "sandbox.command_run"]
+    );
     let all = "approval budget child key message outage question rate_limit retry sandbox_slot signal timer tool worker";
     assert_eq!(waits.into_iter().collect::<Vec<_>>().join(" "), all);
 }

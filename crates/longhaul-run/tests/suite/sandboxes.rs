@@ -128,6 +128,46 @@ fn an_idle_sandbox_is_stopped_and_started_again() {
 }
 
 #[test]
+fn a_run_that_only_polls_does_not_keep_its_sandbox() {
+    let idle_since = |test_run: &TestRun| {
+        let mut rows = test_run.rows.sandboxes.rows.values();
+        rows.next_back().unwrap().idle_since.unwrap()
+    };
+    let test_run = check_opened(
+        r#"
+        done t1.1 ok           => tool.completed(t1.1) turn.started
+        call look/pure         => turn.completed tool.started(t2.1)
+        pend t2.1 30           => tool.pending(t2.1) run.waiting(tool) | waiting tool
+    "#,
+    );
+    let first = idle_since(&test_run);
+    let test_run = check_in(
+        test_run,
+        r#"
+        tick 60                => timer.fired | running
+        claim                  => run.claimed
+        go                     => tool.resumed(t2.1)
+        pend t2.1 30           => tool.pending(t2.1) run.waiting(tool) | waiting tool
+        ? box                  => running, with slot, idle
+    "#,
+    );
+    assert_eq!(idle_since(&test_run), first);
+    let test_run = check_in(
+        test_run,
+        r#"
+        tick 60                => timer.fired | running
+        claim                  => run.claimed
+        go                     => tool.resumed(t2.1)
+        done t2.1 ok           => tool.completed(t2.1) turn.started
+        call read/pure@box     => turn.completed
+        box runs               => sandbox.running tool.started(t3.1)
+        pend t3.1 30           => tool.pending(t3.1) run.waiting(tool) | waiting tool
+    "#,
+    );
+    assert!(idle_since(&test_run) > first);
+}
+
+#[test]
 fn a_claim_during_a_stop_finishes_the_stop() {
     let question = r#"call ask_human/pure {"question": "Which?"}"#;
     check_opened(&format!(
@@ -360,8 +400,8 @@ fn a_retry_has_a_sandbox_of_its_own() {
 
 /// Returns the run of the next step of a chain, which takes over the sandbox of the run before it.
 fn next_step_with_sandbox(first: &TestRun) -> TestRun {
-    let say = first.clone().input("say", "A poem.").unwrap();
-    let batch = first.decide_only(say, None).unwrap();
+    let reply = first.clone().input("say", "A poem.").unwrap();
+    let batch = first.decide_only(reply, None).unwrap();
     let mut changes = batch.changes.iter();
     let task = changes.find_map(|change| match change {
         RowChange::CreateStep(step) => Some(step.task.clone()),

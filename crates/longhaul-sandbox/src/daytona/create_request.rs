@@ -3,6 +3,8 @@
 use longhaul_core::port::sandbox::{NetworkPolicy, SandboxError, SandboxSpec};
 use serde_json::{Map, Value, json};
 
+use crate::egress::hosts::{GITHUB, PACKAGES};
+
 /// Bytes of the unit of memory and disk.
 const GIB: u64 = 1 << 30;
 
@@ -71,7 +73,14 @@ pub(super) fn build(
         NetworkPolicy::None => _ = body.insert("networkBlockAll".into(), json!(true)),
         NetworkPolicy::Host => {}
         NetworkPolicy::Hosts(hosts) => {
-            let domains = hosts.iter().map(|host| domain(host)).collect::<Result<Vec<_>, _>>()?;
+            let mut domains = Vec::new();
+            for host in hosts {
+                match host.as_str() {
+                    "packages" => domains.extend(PACKAGES),
+                    "github" => domains.extend(GITHUB),
+                    host => domains.push(domain(host)?),
+                }
+            }
             match domains.is_empty() {
                 true => body.insert("networkBlockAll".into(), json!(true)),
                 false => body.insert("domainAllowList".into(), json!(domains.join(","))),
@@ -94,7 +103,7 @@ fn domain(host: &str) -> Result<&str, SandboxError> {
     }
     Err(SandboxError::Refused(format!(
         "Daytona can't limit the network to {host:?}: it takes only names such as example.com and \
-         *.example.com, without ports, addresses, exclusions and presets; change `network` in the \
+         *.example.com, without ports, addresses and exclusions; change `network` in the \
          agent's file, or use another sandbox provider"
     )))
 }

@@ -28,6 +28,9 @@ const STARTING_POLLS_MAX: u32 = 6;
 /// Delay between two polls of a command that writes output all the time.
 const OUTPUT_DELAY: Duration = Duration::from_millis(50);
 
+/// Maximum number of bytes of the output of a script.
+const MESSAGE_BYTES_MAX: usize = 1 << 12;
+
 /// Maximum size of the response of a request without content.
 const EMPTY_BYTES_MAX: u64 = 1 << 16;
 
@@ -62,12 +65,36 @@ impl DaytonaSandbox {
             Some(code) => ExecStatus::Exited(code),
             None => {
                 self.kill(&job.name, u64::MAX).await?;
-                job.poll(on_output).await?;
+                // There are no files to read if the command had not begun.
+                _ = job.poll(on_output).await;
                 ExecStatus::TimedOut
             }
         };
         job.is_running = false;
         Ok(ExecExit { status, refusals: BTreeSet::new() })
+    }
+
+    /// Runs a script as a command without a claim, and returns its exit code and output.
+    pub(super) async fn run_long_script(
+        &self,
+        script: &str,
+    ) -> Result<(i32, String), SandboxError> {
+        let mut output = Vec::new();
+        let mut on_output = |_, bytes: &[u8]| {
+            let rest = MESSAGE_BYTES_MAX.saturating_sub(output.len());
+            output.extend_from_slice(&bytes[..bytes.len().min(rest)]);
+        };
+        let epoch = Epoch(i64::MAX as u64);
+        let command = SandboxCommand { epoch, ..SandboxCommand::shell(script) };
+        let exit = self.run_command(&command, &mut on_output).await?;
+        let code = match exit.status {
+            ExecStatus::Exited(code) => code,
+            ExecStatus::Signaled(_) | ExecStatus::TimedOut | ExecStatus::OverLimit => {
+                let message = "the program that copies the files was killed".to_owned();
+                return Err(SandboxError::Unavailable(message));
+            }
+        };
+        Ok((code, String::from_utf8_lossy(&output).trim().to_owned()))
     }
 
     pub(super) async fn kill_older_commands(&self, epoch: Epoch) -> Result<(), SandboxError> {

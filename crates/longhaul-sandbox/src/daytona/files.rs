@@ -1,7 +1,6 @@
 //! Files of a sandbox.
 
 use std::path::Path;
-use std::time::Duration;
 
 use bytes::Bytes;
 use longhaul_core::port::sandbox::{SandboxEntry, SandboxEntryKind, SandboxError};
@@ -12,9 +11,6 @@ use super::http::{ApiError, ApiRequest};
 use super::scripts;
 use super::toolbox::{DaytonaSandbox, SCRIPT_TIMEOUT};
 use super::transfer;
-
-/// Timeout of the scripts that pack and unpack archives.
-const ARCHIVE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Number of times that a folder is listed again because it changed meanwhile.
 const LIST_ATTEMPTS_MAX: u32 = 3;
@@ -41,11 +37,9 @@ impl DaytonaSandbox {
         let request = ApiRequest::new(Method::GET, self.file_url("download", path)?);
         let content = self.api.client.bytes(request, max_bytes).await;
         let is_too_large = matches!(content, Err(ApiError::TooLarge(_)));
-        self.checked(content).await.map_err(|error| match error {
-            SandboxError::File(_) if is_too_large => {
-                SandboxError::File(format!("{path} has more than {max_bytes} bytes"))
-            }
-            error => with_path("read", path, error),
+        self.checked(content).await.map_err(|error| match is_too_large {
+            true => SandboxError::File(format!("{path} has more than {max_bytes} bytes")),
+            false => with_path("read", path, error),
         })
     }
 
@@ -82,10 +76,9 @@ impl DaytonaSandbox {
         packing.await?;
         self.checked(uploaded).await?;
         let dir = if is_tree { to.as_str() } else { parts.0 };
-        let unpacked = self.run_script(&scripts::unpack(&archive, dir), ARCHIVE_TIMEOUT).await?;
-        match unpacked.exit_code {
-            0 => Ok(()),
-            _ => Err(SandboxError::File(format!("can't write {to}: {}", unpacked.result.trim()))),
+        match self.run_long_script(&scripts::unpack(&archive, dir)).await? {
+            (0, _) => Ok(()),
+            (_, message) => Err(SandboxError::File(format!("can't write {to}: {message}"))),
         }
     }
 
@@ -93,8 +86,7 @@ impl DaytonaSandbox {
         transfer::check_target(to)?;
         let archive = archive_path()?;
         let script = scripts::pack(&scripts::absolute_path(from)?, &archive);
-        let packed = self.run_script(&script, ARCHIVE_TIMEOUT).await?;
-        let result = match (packed.exit_code, packed.result.trim()) {
+        let result = match self.run_long_script(&script).await? {
             (0, kind) => self.fetch_archive(&archive, kind == "tree", to).await,
             (_, message) => Err(SandboxError::File(format!("can't read {from}: {message}"))),
         };

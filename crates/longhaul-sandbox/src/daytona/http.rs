@@ -13,12 +13,18 @@ use reqwest::{Certificate, Client, Method, Response, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::DaytonaOptions;
+use super::options::DaytonaOptions;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Timeout for the next bytes of a response.
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout of a request with its response.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Timeout of a request that transfers an archive.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// Interval of the probes that detect a dead connection.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Maximum number of times that a request is sent.
 const ATTEMPTS_MAX: u32 = 5;
@@ -139,7 +145,7 @@ impl ApiClient {
             .default_headers(HeaderMap::from_iter([(AUTHORIZATION, key)]))
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
+            .tcp_keepalive(KEEPALIVE_INTERVAL)
             .no_proxy();
         // An error means that a provider is already installed.
         _ = rustls::crypto::ring::default_provider().install_default();
@@ -196,7 +202,7 @@ impl ApiClient {
         let mut attempt = 1;
         loop {
             let mut wait = delay;
-            let result = match self.send(&request).await {
+            let result = match self.send(&request, REQUEST_TIMEOUT).await {
                 Err(error) => Err(error),
                 Ok(response) => {
                     wait = rate_limit_delay(response.headers()).unwrap_or(delay);
@@ -218,22 +224,27 @@ impl ApiClient {
 
     /// Sends a request once, and returns its response as soon as its head has arrived.
     pub(super) async fn stream(&self, request: ApiRequest) -> Result<Response, ApiError> {
-        accept_response(self.send(&request).await?).await
+        accept_response(self.send(&request, TRANSFER_TIMEOUT).await?).await
     }
 
     /// Sends a body of unknown length once.
     pub(super) async fn upload(&self, url: Url, body: reqwest::Body) -> Result<(), ApiError> {
         let request = self.client.post(url).header(CONTENT_TYPE, "application/octet-stream");
-        let response = request.body(body).send().await.map_err(|error| no_response(&error))?;
+        let response = request
+            .timeout(TRANSFER_TIMEOUT)
+            .body(body)
+            .send()
+            .await
+            .map_err(|error| no_response(&error))?;
         read_response(response, RESPONSE_BYTES_MAX as u64).await.map(drop)
     }
 
-    async fn send(&self, request: &ApiRequest) -> Result<Response, ApiError> {
+    async fn send(&self, request: &ApiRequest, timeout: Duration) -> Result<Response, ApiError> {
         let mut builder = self.client.request(request.method.clone(), request.url.clone());
         if !request.body.is_empty() || request.content_type != "application/json" {
             builder = builder.header(CONTENT_TYPE, request.content_type);
         }
-        let response = builder.body(request.body.clone()).send().await;
+        let response = builder.timeout(timeout).body(request.body.clone()).send().await;
         response.map_err(|error| no_response(&error))
     }
 }
@@ -305,10 +316,11 @@ async fn accept_response(response: Response) -> Result<Response, ApiError> {
         return Ok(response);
     }
     let body = read_body(response, RESPONSE_BYTES_MAX as u64).await.unwrap_or_default();
-    let message = match serde_json::from_slice::<ErrorBody>(&body).unwrap_or_default().message {
-        serde_json::Value::Null => status.canonical_reason().unwrap_or("no reason given").into(),
-        serde_json::Value::String(message) => message,
-        other => other.to_string(),
+    let message = serde_json::from_slice::<ErrorBody>(&body).unwrap_or_default().message;
+    let message = match (message.as_str(), message.is_null()) {
+        (Some(text), _) => text.to_owned(),
+        (None, true) => status.canonical_reason().unwrap_or("no reason given").to_owned(),
+        (None, false) => message.to_string(),
     };
     let message = message.chars().take(MESSAGE_CHARS_MAX).collect();
     Err(ApiError::Status { status: status.as_u16(), message })

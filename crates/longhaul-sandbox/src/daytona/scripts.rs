@@ -167,7 +167,8 @@ pub(super) fn kill(prefix: &str, epoch_limit: u64) -> String {
            [ -z \"$k\" ] && break; r=$((r+1)); sleep 0.02\n\
          done\n\
          for d in /tmp/{prefix}*; do\n\
-           old \"${{d#/tmp/}}\" && {{ [ -s \"$d/status\" ] || echo 137 >\"$d/status\"; : >\"$d/done\"; }}\n\
+           old \"${{d#/tmp/}}\" || continue\n\
+           [ -s \"$d/status\" ] || echo 137 >\"$d/status\"; : >\"$d/done\"\n\
          done\n\
          [ -z \"$k\" ]\n"
     )

@@ -82,11 +82,13 @@ impl DaytonaSandbox {
         };
         let sandbox = self.api.sandbox(&self.info.handle).await?;
         Err(match sandbox.phase() {
-            Phase::Started => match error {
+            Phase::Started => match &error {
                 ApiError::Status { status: 400 | 403 | 404, message } => {
-                    SandboxError::File(message)
+                    SandboxError::File(message.clone())
                 }
-                error => error.into(),
+                ApiError::Status { .. } | ApiError::NoResponse(_) | ApiError::TooLarge(_) => {
+                    error.into()
+                }
             },
             Phase::Deleted => SandboxError::NotFound,
             Phase::Stopped | Phase::Paused | Phase::Changing | Phase::Failed => {

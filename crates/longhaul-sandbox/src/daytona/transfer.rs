@@ -71,10 +71,10 @@ pub(super) fn pack(
         let Err(error) = result else { return Ok(()) };
         // The body must not look complete.
         _ = chunks.blocking_send(Err(error.kind().into()));
-        match error.kind() {
+        match error.kind() == io::ErrorKind::BrokenPipe {
             // The request has failed, which has an error of its own.
-            io::ErrorKind::BrokenPipe => Ok(()),
-            _ => Err(file_error(&from, &error)),
+            true => Ok(()),
+            false => Err(file_error(&from, &error)),
         }
     });
     let packing = async move { packing.await.unwrap_or_else(|_| Err(aborted())) };

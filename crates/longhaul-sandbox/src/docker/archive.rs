@@ -20,13 +20,14 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use super::container::User;
 use super::engine::{Engine, answer, error_of, is_not_found, shorten};
 use super::exec::random_number;
-use super::host_files::{ENTRIES_MAX, file_error, too_large};
+use crate::local::files;
 
 /// Number of pieces of an archive on their way to the other thread.
 const PIECES: usize = 8;
 const PIECE_BYTES: usize = 64 << 10;
 /// Maximum number of bytes of an archive that is only listed.
 const LIST_BYTES_MAX: u64 = 256 << 20;
+const ENTRIES_MAX: usize = 100_000;
 
 /// The files of a container, through the engine.
 #[derive(Debug)]
@@ -43,14 +44,17 @@ impl ContainerFiles<'_> {
         let name = path.to_owned();
         let read = move |archive: &mut Archive<PieceReader>| {
             let Some(entry) = archive.entries()?.next() else {
-                return Ok(file_error(&name, &"the engine has sent nothing"));
+                return Ok(file_error(&name, "the engine has sent nothing"));
             };
             let entry = entry?;
             if entry.header().entry_type() != EntryType::Regular {
-                return Ok(file_error(&name, &"it is no regular file"));
+                return Ok(file_error(&name, "it is no regular file"));
             }
             if entry.size() > max_bytes {
-                return Ok(file_error(&name, &too_large(max_bytes)));
+                return Ok(file_error(
+                    &name,
+                    format!("it has more than {max_bytes} bytes; read a part with a command"),
+                ));
             }
             let mut content = Vec::new();
             entry.take(max_bytes).read_to_end(&mut content)?;
@@ -68,10 +72,10 @@ impl ContainerFiles<'_> {
                 let entry = entry?;
                 let kind = entry_kind(entry.header().entry_type());
                 if index == 0 && kind != SandboxEntryKind::Dir {
-                    return Ok(file_error(&name, &"it is no folder"));
+                    return Ok(file_error(&name, "it is no folder"));
                 }
                 if entries.len() == ENTRIES_MAX || entry.raw_file_position() > LIST_BYTES_MAX {
-                    return Ok(file_error(&name, &"it is too large; list it with a command"));
+                    return Ok(file_error(&name, "it is too large; list it with a command"));
                 }
                 let entry_path = entry.path()?;
                 // The first part is the name of the folder itself.
@@ -89,10 +93,10 @@ impl ContainerFiles<'_> {
     /// Copies a file or a tree to this machine. `to` must not exist.
     pub(super) async fn download(&self, path: &str, to: &Path) -> Result<(), SandboxError> {
         if path == "/" {
-            return file_error(path, &"only a folder below it can be copied");
+            return file_error(path, "only a folder below it can be copied");
         }
         if fs::symlink_metadata(to).is_ok() {
-            return file_error(&to.to_string_lossy(), &"it exists already; choose a new path");
+            return file_error(&to.to_string_lossy(), "it exists already; choose a new path");
         }
         let (name, to) = (path.to_owned(), to.to_owned());
         let part = to.with_file_name(format!(".longhaul-{:032x}.part", random_number()?));
@@ -100,7 +104,7 @@ impl ContainerFiles<'_> {
             fs::create_dir(&part)?;
             let unpacked = unpack(archive, &part).and_then(|first| match first {
                 Some(first) => fs::rename(part.join(first), &to).map(|()| Ok(())),
-                None => Ok(file_error(&name, &"it is neither a file, a folder nor a link")),
+                None => Ok(file_error(&name, "it is neither a file, a folder nor a link")),
             });
             // The error of the copy says more than one of this clean-up.
             _ = fs::remove_dir_all(&part);
@@ -123,7 +127,7 @@ impl ContainerFiles<'_> {
     /// Copies a file or a tree of this machine into the container.
     pub(super) async fn upload(&self, from: &Path, path: &str) -> Result<(), SandboxError> {
         if let Err(error) = fs::symlink_metadata(from) {
-            return file_error(&from.to_string_lossy(), &error);
+            return file_error(&from.to_string_lossy(), error);
         }
         let (name, user, from) = (archive_path(path), self.user, from.to_owned());
         self.send(path, move |builder| append_tree(builder, (from, name), user)).await
@@ -163,8 +167,8 @@ impl ContainerFiles<'_> {
         drop((sender, pieces));
         match reading.await {
             Ok(Ok(result)) => result,
-            Ok(Err(error)) => file_error(path, &error),
-            Err(error) => file_error(path, &error),
+            Ok(Err(error)) => file_error(path, error),
+            Err(error) => file_error(path, error),
         }
     }
 
@@ -196,21 +200,22 @@ impl ContainerFiles<'_> {
         let sent = client.upload_to_container(self.container, Some(options.build()), body).await;
         match (packing.await, sent) {
             (_, Err(error)) if answer(&error).is_some() => Err(copy_error(path, &error)),
-            (Ok(Err(error)), _) => file_error(path, &error),
-            (Err(error), _) => file_error(path, &error),
+            (Ok(Err(error)), _) => file_error(path, error),
+            (Err(error), _) => file_error(path, error),
             (Ok(Ok(())), sent) => sent.map_err(|error| copy_error(path, &error)),
         }
     }
 }
 
 fn entry_kind(entry_type: EntryType) -> SandboxEntryKind {
-    match entry_type {
-        EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse | EntryType::Link => {
-            SandboxEntryKind::File
-        }
-        EntryType::Directory => SandboxEntryKind::Dir,
-        EntryType::Symlink => SandboxEntryKind::Symlink,
-        _ => SandboxEntryKind::Other,
+    use EntryType::{Continuous, GNUSparse, Link, Regular};
+    if matches!(entry_type, Regular | Continuous | GNUSparse | Link) {
+        return SandboxEntryKind::File;
+    }
+    match (entry_type.is_dir(), entry_type.is_symlink()) {
+        (true, _) => SandboxEntryKind::Dir,
+        (_, true) => SandboxEntryKind::Symlink,
+        (false, false) => SandboxEntryKind::Other,
     }
 }
 
@@ -287,6 +292,13 @@ fn archive_path(path: &str) -> PathBuf {
     PathBuf::from(path.trim_start_matches('/'))
 }
 
+fn file_error<T>(
+    path: &str,
+    reason: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> Result<T, SandboxError> {
+    Err(files::file_error(path, io::Error::other(reason)))
+}
+
 fn copy_error(path: &str, error: &bollard::errors::Error) -> SandboxError {
     let Some((status, message)) = answer(error) else { return error_of("copy files", error) };
     if is_not_found(error) && message.contains("No such container") {
@@ -294,7 +306,7 @@ fn copy_error(path: &str, error: &bollard::errors::Error) -> SandboxError {
     }
     match status {
         409 => error_of("copy files", error),
-        _ => file_error::<()>(path, &shorten(message)).err().unwrap_or(SandboxError::NotFound),
+        _ => files::file_error(path, io::Error::other(shorten(message))),
     }
 }
 

@@ -12,14 +12,11 @@ use longhaul_core::port::sandbox::{
 };
 
 use super::exec::{INIT_MARK, MARK_VAR};
+use crate::local::layout::check_name;
+use crate::local::path::{HOME, check_volume_path};
 
 /// Label with the name of the sandbox. A container without it belongs to somebody else.
 pub(super) const NAME_LABEL: &str = "longhaul.sandbox";
-/// Home folder in the sandbox.
-pub(super) const HOME: &str = "/home/agent";
-
-/// Maximum number of characters of the name of a sandbox or a volume.
-const NAME_CHARS_MAX: usize = 100;
 const IMAGE_CHARS_MAX: usize = 500;
 /// Maximum number of processes and threads, if the spec has none.
 const DEFAULT_TASKS: u32 = 1_024;
@@ -47,30 +44,12 @@ impl HostDirs {
     }
 }
 
-/// Returns whether a text can be the name of a sandbox or a volume. Such a name can't lead out of a
-/// directory or to another endpoint of the engine.
-pub(super) fn is_valid_name(name: &str) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric();
-    (1..=NAME_CHARS_MAX).contains(&name.len())
-        && name.bytes().all(|byte| is_word(byte) || byte == b'-')
-        && name.bytes().next().is_some_and(is_word)
-}
-
 /// Checks everything of a spec that the engine would not check, or would not explain.
 pub(super) fn check_spec(spec: &SandboxSpec, image: &str) -> Result<(), SandboxError> {
-    let names = spec.volumes.iter().map(|volume| &volume.name).chain([&spec.name]);
-    if let Some(name) = names.into_iter().find(|name| !is_valid_name(name)) {
-        return refuse(format!(
-            "{name:?} is no name of a sandbox or volume: use at most {NAME_CHARS_MAX} letters, \
-             digits and hyphens, and begin with a letter or digit"
-        ));
-    }
-    if let Some(volume) = spec.volumes.iter().find(|volume| !is_valid_mount_path(&volume.path)) {
-        return refuse(format!(
-            "the volume `{}` can't be mounted at {:?}: use an absolute path without `..` that is \
-             not {WORKSPACE}, {HOME} or a folder of the system, for example /cache",
-            volume.name, volume.path
-        ));
+    check_name(&spec.name, "sandbox")?;
+    for volume in &spec.volumes {
+        check_name(&volume.name, "volume")?;
+        check_volume_path(&volume.path)?;
     }
     let is_image_char = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte);
     if image.is_empty() || image.len() > IMAGE_CHARS_MAX || !image.bytes().all(is_image_char) {
@@ -92,19 +71,6 @@ pub(super) fn check_spec(spec: &SandboxSpec, image: &str) -> Result<(), SandboxE
         );
     }
     network_mode(&spec.network).map(drop)
-}
-
-fn is_valid_mount_path(path: &str) -> bool {
-    const RESERVED: [&str; 3] = ["/proc", "/sys", "/dev"];
-    let mut parts = path.split('/').skip(1);
-    path.starts_with('/')
-        && path.len() <= 1_000
-        && !path.contains(|char: char| char.is_control())
-        && parts.all(|part| !matches!(part, "" | "." | ".."))
-        && !RESERVED.iter().any(|reserved| Path::new(path).starts_with(reserved))
-        && path != WORKSPACE
-        && path != HOME
-        && path.len() > 1
 }
 
 /// Returns the network of the container. `None` is the default of the engine.

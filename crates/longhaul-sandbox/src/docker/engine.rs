@@ -124,13 +124,10 @@ fn is_permission_denied(error: &EngineError) -> bool {
 
 /// Returns the status and the message of an answer that is an error.
 pub(super) fn answer(error: &EngineError) -> Option<(u16, &str)> {
-    match error {
-        EngineError::DockerResponseServerError { status_code, message } => {
-            Some((*status_code, message))
-        }
-        #[expect(clippy::wildcard_enum_match_arm, reason = "all others are no answers")]
-        _ => None,
-    }
+    let EngineError::DockerResponseServerError { status_code, message } = error else {
+        return None;
+    };
+    Some((*status_code, message))
 }
 
 pub(super) fn is_not_found(error: &EngineError) -> bool {

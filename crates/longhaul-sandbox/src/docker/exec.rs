@@ -15,13 +15,13 @@ use bollard::query_parameters::StopContainerOptionsBuilder;
 use futures_util::StreamExt as _;
 use longhaul_core::id::Epoch;
 use longhaul_core::port::sandbox::{
-    EPOCH_VAR, ExecStatus, OutputReceiver, OutputStream, SandboxCommand, SandboxError,
+    EPOCH_VAR, ExecStatus, OutputReceiver, OutputStream, SandboxCommand, SandboxError, WORKSPACE,
 };
 use tokio::io::AsyncWriteExt as _;
 
 use super::engine::{Engine, error_of, is_conflict};
-use super::host_files::resolve;
 use super::kill_script::KILL_SCRIPT;
+use crate::local::path::normalize;
 
 /// Environment variable with the mark of a command: its epoch, a dot and a random number, followed
 /// by a semicolon.
@@ -145,7 +145,8 @@ impl Commands {
                 "{name:?} can't be an environment variable: use letters, digits and underscores"
             ));
         }
-        let cwd = resolve(command.cwd.as_deref().unwrap_or_default())?;
+        let cwd = normalize(command.cwd.as_deref().unwrap_or(WORKSPACE))?;
+        let cwd = cwd.to_string_lossy();
         let mut argv = ["/bin/sh", "-c", RUN_SCRIPT, "sh", &cwd].map(str::to_owned).to_vec();
         argv.extend(command.argv.iter().cloned());
         if argv.iter().chain(env.values()).any(|text| text.contains('\0')) {

@@ -1,22 +1,27 @@
 //! A sandbox that is a running container.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
 
 use async_trait::async_trait;
 use longhaul_core::id::Epoch;
 use longhaul_core::port::sandbox::{
     ExecExit, ExecStatus, OutputReceiver, Sandbox, SandboxCommand, SandboxEntry, SandboxError,
-    SandboxInfo,
+    SandboxInfo, WORKSPACE,
 };
 
 use super::archive::ContainerFiles;
 use super::container::{HostDirs, User};
 use super::exec::Commands;
-use super::host_files::{HostPath, file_error, resolve};
+use crate::local::files::{MissingFolders, file_error};
+use crate::local::path::{HOME, Location, normalize};
+use crate::local::tree::{ExistingTarget, TreeCopy, host_entry};
 
 /// Exit code of a command whose process got SIGKILL, as shells return it.
 const KILLED: i32 = 137;
+/// Maximum size of a tree that is copied.
+const TREE_BYTES_MAX: u64 = 20 << 30;
 
 /// A running container with its directories on this machine.
 #[derive(Debug)]
@@ -34,16 +39,16 @@ impl DockerSandbox {
         ContainerFiles { engine, container, user: self.user }
     }
 
-    /// Runs an access to a path in a directory of this machine, in a thread that may block. `None`
-    /// means that the path is only in the container.
-    async fn on_host<T: Send + 'static>(
-        &self,
-        path: &str,
-        access: impl FnOnce(HostPath) -> Result<T, SandboxError> + Send + 'static,
-    ) -> Option<Result<T, SandboxError>> {
-        let host_path = HostPath::new(&self.dirs, path)?;
-        let result = tokio::task::spawn_blocking(move || access(host_path)).await;
-        Some(result.unwrap_or_else(|error| file_error(path, &error)))
+    /// Returns where a path of the sandbox is.
+    fn locate(&self, path: &str) -> Result<Place, SandboxError> {
+        let absolute = normalize(path)?;
+        let folders = [(WORKSPACE, &self.dirs.workspace), (HOME, &self.dirs.home)];
+        let mut locations = folders.into_iter().filter_map(|(folder, root)| {
+            let below = absolute.strip_prefix(folder).ok()?.to_owned();
+            Some(Place::Host(Location { root: root.clone(), below }))
+        });
+        let container = || Place::Container(absolute.to_string_lossy().into_owned());
+        Ok(locations.next().unwrap_or_else(container))
     }
 
     /// Returns whether the container has run out of memory since its start.
@@ -80,41 +85,55 @@ impl Sandbox for DockerSandbox {
     }
 
     async fn read(&self, path: &str, max_bytes: u64) -> Result<Vec<u8>, SandboxError> {
-        let path = resolve(path)?;
-        match self.on_host(&path, move |file| file.read(max_bytes)).await {
-            Some(result) => result,
-            None => self.files().read(&path, max_bytes).await,
+        match self.locate(path)? {
+            Place::Host(location) => access(path, move || location.read(max_bytes)).await,
+            Place::Container(path) => self.files().read(&path, max_bytes).await,
         }
     }
 
     async fn write(&self, path: &str, content: &[u8]) -> Result<(), SandboxError> {
-        let path = resolve(path)?;
-        let bytes = content.to_vec();
-        match self.on_host(&path, move |file| file.write(&bytes)).await {
-            Some(result) => result,
-            None => self.files().write(&path, content).await,
+        match self.locate(path)? {
+            Place::Host(location) => {
+                let content = content.to_vec();
+                access(path, move || location.write(&content)).await
+            }
+            Place::Container(path) => self.files().write(&path, content).await,
         }
     }
 
     async fn list(&self, path: &str) -> Result<Vec<SandboxEntry>, SandboxError> {
-        let path = resolve(path)?;
-        match self.on_host(&path, |folder| folder.list()).await {
-            Some(result) => result,
-            None => self.files().list(&path).await,
+        match self.locate(path)? {
+            Place::Host(location) => access(path, move || location.list()).await,
+            Place::Container(path) => self.files().list(&path).await,
         }
     }
 
     async fn upload(&self, from: &Path, to: &str) -> Result<(), SandboxError> {
-        let to = resolve(to)?;
-        // The engine would create the folders as root.
-        if let Some(created) = self.on_host(&to, |path| path.create_parents()).await {
-            created?;
+        let (from, mut copy) = (from.to_owned(), tree_copy(ExistingTarget::Merge));
+        match self.locate(to)? {
+            Place::Host(location) => {
+                let copy = move || {
+                    let target = location.open_parent(MissingFolders::Create)?;
+                    copy.copy(&host_entry(&from)?, &target)
+                };
+                access(to, copy).await
+            }
+            Place::Container(to) => self.files().upload(&from, &to).await,
         }
-        self.files().upload(from, &to).await
     }
 
     async fn download(&self, from: &str, to: &Path) -> Result<(), SandboxError> {
-        self.files().download(&resolve(from)?, to).await
+        let (to, mut copy) = (to.to_owned(), tree_copy(ExistingTarget::Refuse));
+        match self.locate(from)? {
+            Place::Host(location) => {
+                let copy = move || {
+                    let source = location.open_parent(MissingFolders::Fail)?;
+                    copy.copy(&source, &host_entry(&to)?)
+                };
+                access(from, copy).await
+            }
+            Place::Container(from) => self.files().download(&from, &to).await,
+        }
     }
 
     async fn kill_commands_before(&self, epoch: Epoch) -> Result<(), SandboxError> {
@@ -124,4 +143,26 @@ impl Sandbox for DockerSandbox {
     async fn keep_alive(&self) -> Result<(), SandboxError> {
         Ok(())
     }
+}
+
+/// Place of a file of a sandbox.
+#[derive(Debug)]
+enum Place {
+    /// In a directory of this machine.
+    Host(Location),
+    /// At this path, only in the container.
+    Container(String),
+}
+
+/// Accesses files of this machine at a path of the sandbox, on a thread that may block.
+async fn access<T: Send + 'static>(
+    path: &str,
+    access: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, SandboxError> {
+    let result = tokio::task::spawn_blocking(access).await;
+    result.unwrap_or_else(|error| Err(error.into())).map_err(|error| file_error(path, error))
+}
+
+fn tree_copy(existing: ExistingTarget) -> TreeCopy {
+    TreeCopy { existing, bytes_left: TREE_BYTES_MAX }
 }

@@ -18,7 +18,7 @@ const ENTRIES_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 253;
 
 /// Hosts of the preset `packages`: the registries of cargo, npm, pip, Go, Debian and Ubuntu.
-const PACKAGES: [&str; 16] = [
+pub(crate) const PACKAGES: [&str; 16] = [
     "crates.io",
     "index.crates.io",
     "static.crates.io",
@@ -37,7 +37,7 @@ const PACKAGES: [&str; 16] = [
     "esm.ubuntu.com",
 ];
 /// Hosts of the preset `github`.
-const GITHUB: [&str; 8] = [
+pub(crate) const GITHUB: [&str; 8] = [
     "github.com",
     "api.github.com",
     "codeload.github.com",

@@ -21,7 +21,8 @@ use crate::local::layout::{Layout, io_error, random_id};
 pub(crate) const COMMAND_VAR: &str = "LONGHAUL_COMMAND";
 
 /// Script that starts a command: it joins control groups, limits the size of a file and the memory
-/// of a process, and opens the files for bubblewrap. Its arguments are the file for the information
+/// of a process, opens the files for bubblewrap, and closes descriptors that this process may have
+/// inherited. Its arguments are the file for the information
 /// about the sandbox, the filter of system calls, the two limits in blocks of 512 bytes and in KiB,
 /// the files of the control groups, `--` and the command.
 ///
@@ -29,7 +30,7 @@ pub(crate) const COMMAND_VAR: &str = "LONGHAUL_COMMAND";
 pub(crate) const WRAPPER: &str = "ulimit -c 0; ulimit -f \"$3\" 2>/dev/null; \
      ulimit -d \"$4\" 2>/dev/null; info=$1 filter=$2; shift 4; \
      while [ \"$1\" != -- ]; do echo $$ > \"$1\" || exit 125; shift; done; \
-     shift; exec \"$@\" 3>\"$info\" 4<\"$filter\"";
+     shift; exec \"$@\" 3>\"$info\" 4<\"$filter\" 5>&- 6>&- 7>&- 8>&- 9>&-";
 
 /// Time after which processes that don't end are reported.
 const KILL_TIMEOUT: Duration = Duration::from_secs(30);

@@ -10,9 +10,9 @@ use longhaul_core::port::sandbox::{NetworkPolicy, SandboxError, SandboxSpec};
 
 use crate::egress::{CA_BUNDLE_PATH, EgressOptions, EgressProxy, HostList};
 use crate::launch::{LAUNCH_COMMAND, RELAY_PORT};
-use crate::local::ProviderParts;
 use crate::local::bwrap::BwrapArgs;
-use crate::local::layout::{io_error, random_id};
+use crate::local::layout::{ProviderDir, io_error, random_id};
+use crate::local::options::LocalOptions;
 
 /// Path of the launcher in a sandbox.
 const LAUNCHER_PATH: &str = "/run/longhaul/launcher";
@@ -32,15 +32,16 @@ pub(crate) struct SandboxEgress {
 impl SandboxEgress {
     /// Starts the proxy of a sandbox. `None` means that its spec has no list of hosts.
     pub(crate) fn open(
-        provider: &ProviderParts,
+        options: &LocalOptions,
+        dir: &ProviderDir,
         spec: &SandboxSpec,
     ) -> Result<Option<Self>, SandboxError> {
         let NetworkPolicy::Hosts(hosts) = &spec.network else {
             return Ok(None);
         };
         let hosts = HostList::parse(hosts).map_err(SandboxError::Refused)?;
-        let launcher = provider.options.launcher.clone().ok_or_else(no_launcher)?;
-        let dir = provider.dir.sockets();
+        let launcher = options.launcher.clone().ok_or_else(no_launcher)?;
+        let dir = dir.sockets();
         let failed = |error| io_error("create a socket in", &dir, &error);
         let id = random_id().map_err(failed)?;
         let socket = dir.join(&id);
@@ -92,7 +93,7 @@ impl Drop for SandboxEgress {
 
 /// Checks the network of a sandbox without opening it.
 pub(crate) fn check_network(
-    provider: &ProviderParts,
+    options: &LocalOptions,
     spec: &SandboxSpec,
 ) -> Result<(), SandboxError> {
     match &spec.network {
@@ -104,7 +105,7 @@ pub(crate) fn check_network(
         )),
         NetworkPolicy::Hosts(hosts) => {
             HostList::parse(hosts).map_err(SandboxError::Refused)?;
-            provider.options.launcher.as_ref().map(|_| ()).ok_or_else(no_launcher)
+            options.launcher.as_ref().map(|_| ()).ok_or_else(no_launcher)
         }
     }
 }

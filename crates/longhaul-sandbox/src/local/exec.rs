@@ -27,8 +27,8 @@ use crate::local::cgroup::TASKS_DEFAULT;
 use crate::local::command::{COMMAND_VAR, CommandRecord, WRAPPER, wait_for_end};
 use crate::local::egress::SandboxEgress;
 use crate::local::layout::io_error;
+use crate::local::parts::SandboxParts;
 use crate::local::path::{Folders, HOME, normalize};
-use crate::local::sandbox::SandboxParts;
 
 /// Script that limits the processes of a command in its namespace, where only those of the command
 /// count, and runs the command. The shells name the limit differently.
@@ -253,6 +253,8 @@ fn wrapper(parts: &SandboxParts, record: &CommandRecord) -> Command {
         _ => "unlimited".into(),
     };
     let mut process = Command::new("/bin/sh");
+    // Programs in the sandbox can read the first environment of bubblewrap.
+    process.env_clear();
     process.args(["-c", WRAPPER, "sh"]).arg(record.info_file());
     process.arg(parts.provider.dir.seccomp_filter());
     process.arg(limit(parts.disk_bytes_max(), 512)).arg(memory);
@@ -313,7 +315,7 @@ fn plain_command<'a>(
     command: &SandboxCommand,
     record: &CommandRecord,
 ) -> &'a mut Command {
-    process.env_clear().env("HOME", parts.layout.home()).env("TMPDIR", parts.layout.tmp());
+    process.env("HOME", parts.layout.home()).env("TMPDIR", parts.layout.tmp());
     process.envs(environment(parts, command, record))
 }
 

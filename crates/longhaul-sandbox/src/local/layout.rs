@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::change::SandboxState;
@@ -69,14 +70,17 @@ impl ProviderDir {
     /// Creates the directory if it is missing.
     pub(crate) fn open(root: &Path) -> Result<Self, SandboxError> {
         let create = || {
-            fs::create_dir_all(root)?;
+            // Only for this user: who connects to a socket may use the secrets of its sandbox.
+            let mut private = fs::DirBuilder::new();
+            private.recursive(true).mode(0o700);
+            private.create(root)?;
             let root = fs::canonicalize(root)?;
             let etc = root.join(".etc");
             fs::create_dir_all(&etc)?;
             for (name, content) in ETC_FILES {
                 write_atomically(&etc.join(name), content.as_bytes())?;
             }
-            fs::create_dir_all(root.join(".sockets"))?;
+            private.create(root.join(".sockets"))?;
             let filter = crate::local::seccomp::filter_bytes();
             write_atomically(&root.join(".seccomp"), &filter)?;
             Ok(Self { root })

@@ -5,10 +5,10 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use crate::local::LocalOptions;
 use crate::local::bwrap::BwrapArgs;
 use crate::local::command::WRAPPER;
 use crate::local::layout::ProviderDir;
+use crate::local::options::LocalOptions;
 
 /// Fact about the isolation for the user.
 pub(crate) const LEVEL_NOTE: &str = "bubblewrap shares the kernel with this machine; for hostile \
@@ -35,6 +35,7 @@ impl Probe {
             return Self { bwrap: Err(with_alternatives(reason)) };
         };
         let mut command = Command::new("/bin/sh");
+        command.env_clear();
         command.args(["-c", WRAPPER, "sh", "/dev/null"]).arg(dir.seccomp_filter());
         command.args(["unlimited", "unlimited", "--"]);
         let args = BwrapArgs::new(&bwrap, dir, &options.read_only, false);

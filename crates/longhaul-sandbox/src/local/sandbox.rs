@@ -7,41 +7,14 @@ use async_trait::async_trait;
 use longhaul_core::id::Epoch;
 use longhaul_core::port::sandbox::{
     ExecExit, OutputReceiver, Sandbox, SandboxCommand, SandboxEntry, SandboxError, SandboxInfo,
-    SandboxSpec,
 };
 
-use crate::local::ProviderParts;
-use crate::local::cgroup::Cgroup;
 use crate::local::command;
-use crate::local::egress::SandboxEgress;
 use crate::local::exec;
 use crate::local::files::{MissingFolders, file_error};
-use crate::local::layout::Layout;
+use crate::local::parts::SandboxParts;
 use crate::local::path::{Folders, Location};
 use crate::local::tree::{ExistingTarget, TreeCopy, host_entry};
-
-/// Default maximum size of the files of a sandbox.
-const DISK_BYTES_DEFAULT: u64 = 20 << 30;
-
-/// What a sandbox consists of.
-#[derive(Debug)]
-pub(crate) struct SandboxParts {
-    pub(crate) provider: Arc<ProviderParts>,
-    pub(crate) layout: Layout,
-    pub(crate) info: SandboxInfo,
-    pub(crate) spec: SandboxSpec,
-    /// Volumes by their paths in the sandbox, with their directories on this machine.
-    pub(crate) volumes: Vec<(String, PathBuf)>,
-    pub(crate) cgroup: Option<Cgroup>,
-    pub(crate) egress: Option<SandboxEgress>,
-}
-
-impl SandboxParts {
-    /// Returns the maximum size of the files of the sandbox.
-    pub(crate) fn disk_bytes_max(&self) -> u64 {
-        self.spec.limits.disk_bytes.unwrap_or(DISK_BYTES_DEFAULT)
-    }
-}
 
 /// An open sandbox of the local provider.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::daytona::Shared;
-use crate::daytona::server::{FakeRequest, FakeResponse};
+use crate::daytona::message::{FakeRequest, FakeResponse};
+use crate::daytona::shared::Shared;
 use crate::daytona::state::World;
 
 const PAGE_SIZE: usize = 2;

@@ -167,7 +167,7 @@ impl World {
         Ok(id)
     }
 
-    /// Returns the error of the API if so many more vCPUs are over the limit.
+    /// Returns the error of the API if this number of further vCPUs is over the limit.
     fn check_quota(&self, cpus: u64) -> Result<(), (u16, String)> {
         let running = self.sandboxes.values().filter(|sandbox| sandbox.is_running());
         let quota = self.cpu_quota;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::daytona::Shared;
-use crate::daytona::server::{FakeRequest, FakeResponse};
+use crate::daytona::message::{FakeRequest, FakeResponse};
+use crate::daytona::shared::Shared;
 
 /// Exit codes of the scripts for files.
 const NOT_FOUND: i32 = 44;

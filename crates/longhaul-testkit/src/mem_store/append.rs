@@ -118,9 +118,13 @@ impl Tx<'_> {
         let skips_seq_check = match self.broken_rule {
             Some(BrokenRule::Park) => is_park(batch),
             Some(BrokenRule::Driver) => is_driver,
-            Some(BrokenRule::Fence | BrokenRule::LanePromotion | BrokenRule::ChainLane) | None => {
-                false
-            }
+            Some(
+                BrokenRule::Fence
+                | BrokenRule::LanePromotion
+                | BrokenRule::ChainLane
+                | BrokenRule::SandboxSlot,
+            )
+            | None => false,
         };
         if may_append && (head.last_seq == after || skips_seq_check) {
             return None;

@@ -125,7 +125,11 @@ impl Tx<'_> {
         let start_count = match self.broken_rule {
             Some(BrokenRule::LanePromotion) => 2,
             Some(
-                BrokenRule::Fence | BrokenRule::Park | BrokenRule::Driver | BrokenRule::ChainLane,
+                BrokenRule::Fence
+                | BrokenRule::Park
+                | BrokenRule::Driver
+                | BrokenRule::ChainLane
+                | BrokenRule::SandboxSlot,
             )
             | None => 1,
         };

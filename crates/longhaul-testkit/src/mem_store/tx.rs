@@ -19,6 +19,8 @@ pub enum BrokenRule {
     LanePromotion,
     /// A chain releases its lane after each of its runs.
     ChainLane,
+    /// More sandboxes than the provider has slots can run concurrently.
+    SandboxSlot,
     /// Every append of a driver is accepted, even if the run has another driver or new events.
     /// This is needed because a driver that reads the next driver's claim would otherwise stop
     /// by itself.

@@ -16,7 +16,7 @@ use crate::sim::SimError;
 use crate::sim::driver::{DriveProgress, SimServices};
 use crate::sim::driver_factory::{DriverFactory, SimDriver, SimProcess};
 use crate::sim::external_actors;
-use crate::sim::sandboxes::stop_idle_sandboxes;
+use crate::sim::idle_sandboxes::stop_idle_sandboxes;
 
 /// Time without a heartbeat after which a worker counts as dead.
 pub const TTL: Millis = Millis::from_secs(15);

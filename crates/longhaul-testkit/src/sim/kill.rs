@@ -14,7 +14,7 @@ use crate::sim::driver::SimServices;
 use crate::sim::driver_factory::DriverFactory;
 use crate::sim::external_actors;
 use crate::sim::external_world::ExternalWorld;
-use crate::sim::sandboxes::stop_idle_sandboxes;
+use crate::sim::idle_sandboxes::stop_idle_sandboxes;
 use crate::sim::scenario::{self, Scenario};
 
 /// Time at which a driver is killed.

@@ -22,8 +22,8 @@ use crate::sim::cluster::Cluster;
 use crate::sim::driver::SimServices;
 use crate::sim::driver_factory::DriverFactory;
 use crate::sim::external_world::ExternalWorld;
+use crate::sim::idle_sandboxes::stop_idle_sandboxes;
 use crate::sim::rng::SeededRng;
-use crate::sim::sandboxes::stop_idle_sandboxes;
 use crate::sim::{external_actors, scenario};
 
 /// Summary of one history.

@@ -66,6 +66,11 @@ fn a_broken_lane_is_detected() {
 }
 
 #[test]
+fn a_broken_limit_of_sandboxes_is_detected() {
+    caught_at(BrokenRule::SandboxSlot);
+}
+
+#[test]
 fn a_broken_lane_of_a_chain_is_detected() {
     caught_at(BrokenRule::ChainLane);
 }

@@ -173,3 +173,7 @@ pub(super) fn result_text(output: &CapturedOutput, exit_text: String) -> String 
     }
     text + &exit_text
 }
+
+pub(super) fn shell_failure(reason: impl std::fmt::Display) -> ToolFailure {
+    ToolFailure::new(format!("The command was not run: {reason}."))
+}

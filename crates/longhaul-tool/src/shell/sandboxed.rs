@@ -11,18 +11,18 @@ use longhaul_core::time::Clock;
 
 use crate::command::CapturedOutput;
 use crate::shell::process::{
-    LINE_BYTES_MAX, OUTPUT_BYTES_MAX, REPORT_INTERVAL, result_text, text_with_loss_note,
+    LINE_BYTES_MAX, OUTPUT_BYTES_MAX, REPORT_INTERVAL, result_text, shell_failure,
+    text_with_loss_note,
 };
-use crate::shell::{ShellInput, shell_failure};
 
 /// Runs a command in the sandbox until it ends. The caller enforces the timeout.
 pub(super) async fn run_in_sandbox(
     sandbox: &Arc<dyn Sandbox>,
-    input: ShellInput,
+    (script, cwd): (&str, Option<&str>),
     (ctx, clock): (&ToolContext, &dyn Clock),
 ) -> Result<ToolOutput, ToolFailure> {
-    let mut command = SandboxCommand::shell(&input.command);
-    command.cwd = input.cwd.as_deref().map(sandbox_path).transpose()?;
+    let mut command = SandboxCommand::shell(script);
+    command.cwd = cwd.map(sandbox_path).transpose()?;
     let vars = [("TERM", "dumb".to_owned()), ("LONGHAUL_RUN", ctx.run.to_string())];
     command.env = vars.map(|(name, value)| (name.to_owned(), value)).into();
     let output = Arc::new(Mutex::new(CapturedOutput::new(OUTPUT_BYTES_MAX)));
@@ -73,7 +73,7 @@ fn exit_text(exit: &ExecExit) -> String {
 
 /// Returns what the sandbox refused to the command, as lines for the model.
 fn refusals(exit: &ExecExit) -> String {
-    let lines = exit.refusals.iter().map(|refusal| format!("\n[The sandbox refused: {refusal}]"));
+    let lines = exit.refusals.iter().map(|refusal| format!("\n[{refusal}]"));
     lines.collect()
 }
 

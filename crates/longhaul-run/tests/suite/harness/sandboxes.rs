@@ -68,9 +68,9 @@ impl SandboxRows {
 impl TestRun {
     /// Plays `box` with what the engine does with the sandbox of the run, or what happens to the
     /// slots of the provider: `full` and `free`.
-    pub(crate) fn play_box(&mut self, word: &str) -> String {
+    pub(crate) fn play_box(&mut self, action: &str) -> String {
         let failed = |error| RunInput::SandboxChanged(SandboxChange::Failed(error));
-        let input = match word {
+        let input = match action {
             "open" => opening(),
             "runs" => running(),
             "stopped" => RunInput::SandboxChanged(SandboxChange::Stopped),
@@ -87,7 +87,7 @@ impl TestRun {
                 self.free_slots();
                 return String::new();
             }
-            other => panic!("unknown word `{other}` after `box`"),
+            other => panic!("unknown action `box {other}`"),
         };
         outcome_line(self.send_input(input))
     }
@@ -221,11 +221,15 @@ impl TestRun {
     pub(crate) fn is_sandbox_open(&self) -> bool {
         let mut entries = self.entries.iter().rev();
         let last = entries.find(|entry| {
-            entry.event.kind().starts_with("sandbox.")
+            is_sandbox_state(&entry.event)
                 || matches!(entry.event, Event::RunClaimed(_) | Event::RunForked(_))
         });
         last.is_some_and(|entry| matches!(entry.event, Event::SandboxRunning(_)))
     }
+}
+
+fn is_sandbox_state(event: &Event) -> bool {
+    event.kind().starts_with("sandbox.") && !matches!(event, Event::SandboxCommandRun(_))
 }
 
 fn calls_start_in_running_sandbox(test_run: &TestRun) {
@@ -248,7 +252,7 @@ fn calls_start_in_running_sandbox(test_run: &TestRun) {
                 let may_start = is_open || !sandboxed.contains(&data.call);
                 assert!(may_start, "{} is continued outside of a sandbox", data.call);
             }
-            event if event.kind().starts_with("sandbox.") => is_open = false,
+            event if is_sandbox_state(event) => is_open = false,
             _ => {}
         }
     }

@@ -41,11 +41,12 @@ async fn hosts_become_a_list_of_domains_or_are_refused() {
     assert_eq!(fake.create_request()["networkBlockAll"], Value::Null);
     create("listed", hosts(&["example.com", "*.example.org"])).await.expect("create");
     assert_eq!(fake.create_request()["domainAllowList"], "example.com,*.example.org");
+    create("preset", hosts(&["github", "packages"])).await.expect("create");
+    let domains = fake.create_request()["domainAllowList"].as_str().expect("a list").to_owned();
+    assert!(domains.starts_with("github.com,") && domains.contains(",crates.io,"), "{domains}");
     create("empty", hosts(&[])).await.expect("create");
     assert_eq!(fake.create_request()["networkBlockAll"], true);
     let refused = [
-        "packages",
-        "github",
         "example.com:8443",
         "!example.com",
         "10.0.0.1",

@@ -151,7 +151,7 @@ fn allow_null(schema: &mut Value) {
             }
         }
         Value::Array(items) => items.iter_mut().for_each(allow_null),
-        _ => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -9,7 +9,7 @@ use longhaul_core::port::sandbox::{
 };
 use longhaul_core::time::Millis;
 use longhaul_testkit::conformance::sandboxes::fixture::{
-    SandboxFixture, SandboxHarness, run, run_script, run_until_output, shell,
+    SandboxFixture, SandboxHarness, run, run_script, shell,
 };
 
 use super::real_engine::{IMAGE, RealEngine};
@@ -55,27 +55,29 @@ async fn a_command_has_no_rights(fixture: &SandboxFixture) {
 /// command; a process of another command does not.
 async fn a_process_without_its_environment_is_killed(fixture: &SandboxFixture) {
     let sandbox = fixture.create().await;
-    run_script(&*sandbox, "mkfifo held other").await;
+    run_script(&*sandbox, "mkfifo other").await;
     let other = Arc::clone(&sandbox);
     let (started, other_started) = tokio::sync::oneshot::channel();
     let other = async move {
         let mut started = Some(started);
         let script = "echo up; env -i sh -c 'read line < /workspace/other; echo $line'";
         let mut output = Vec::new();
-        let exit = other.exec(shell(script), &mut |_, bytes| {
+        let mut on_output = |_, bytes: &[u8]| {
             output.extend_from_slice(bytes);
-            started.take().map(|started| started.send(()));
-        });
-        assert_eq!(exit.await.unwrap().status, ExecStatus::Exited(0));
+            _ = started.take().map(|started| started.send(()));
+        };
+        let exit = other.exec(shell(script), &mut on_output).await.unwrap();
+        assert_eq!(exit.status, ExecStatus::Exited(0));
         assert_eq!(output, b"up\nalive\n");
     };
     let kill = async {
         other_started.await.unwrap();
-        let script = "env -i /bin/sh -c 'setsid /bin/sleep 100000 > /workspace/held &'; \
-                      echo up; sleep 100000";
+        let script = "env -i sh -c 'setsid sleep 100123 &'; echo up; sleep 100000";
         run_until_output(&*sandbox, shell(script)).await;
-        // Ends when the last process that holds the FIFO has ended.
-        run_script(&*sandbox, "cat held").await;
+        // The brackets keep the pattern from matching this script.
+        let commands = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '";
+        let script = &format!("while {commands} | grep -q 'sleep [1]00123'; do :; done");
+        run_script(&*sandbox, script).await;
         run_script(&*sandbox, "echo alive > other").await;
     };
     tokio::join!(other, kill);
@@ -164,4 +166,14 @@ async fn the_image_is_named_that_is_missing(harness: &SandboxHarness) {
     assert!(error.contains("docker pull missing-default-image"), "{error}");
     let status = harness.provider.status().await;
     assert!(status.notes[0].contains("as root"), "{status:?}");
+}
+
+/// Runs a command until it prints its first bytes, then drops it.
+async fn run_until_output(sandbox: &dyn Sandbox, command: SandboxCommand) {
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+    let mut on_output = move |_, _: &[u8]| _ = sender.send(());
+    tokio::select! {
+        exit = sandbox.exec(command, &mut on_output) => panic!("the command ended: {exit:?}"),
+        _ = receiver.recv() => {}
+    }
 }

@@ -122,8 +122,8 @@ fn read_request(connection: &UnixStream) -> Option<Request> {
             head[0] = line.trim_end().to_owned();
         }
     }
-    let mut words = head.first()?.split(' ');
-    let (method, target) = (words.next()?.to_owned(), words.next()?);
+    let mut fields = head.first()?.split(' ');
+    let (method, target) = (fields.next()?.to_owned(), fields.next()?);
     let url = url::Url::parse("http://engine").unwrap().join(target).unwrap();
     let path = url.path();
     let version = path.split('/').nth(1).filter(|part| part.starts_with("v1."));

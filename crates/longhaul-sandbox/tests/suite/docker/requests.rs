@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use longhaul_core::change::SandboxState;
 use longhaul_core::port::sandbox::{
-    ExecStatus, Isolation, NetworkPolicy, Sandbox as _, SandboxCommand, SandboxError,
-    SandboxLimits, SandboxSpec, SandboxVolume, Sandboxes as _,
+    ExecStatus, Isolation, NetworkPolicy, SandboxCommand, SandboxError, SandboxLimits, SandboxSpec,
+    SandboxVolume, Sandboxes as _,
 };
 use longhaul_core::time::Timestamp;
 use longhaul_sandbox::docker::DockerSandboxes;
@@ -53,7 +53,6 @@ async fn all_requests() -> Vec<Request> {
     sandbox.read("/opt/file", 10).await.unwrap_err();
     provider.list(&spec().labels).await.unwrap();
     provider.start("box-1", &spec()).await.unwrap();
-    // The engine says that it goes on running, so that the stop is refused after a while.
     provider.delete("box-1").await.unwrap();
     engine.requests()
 }

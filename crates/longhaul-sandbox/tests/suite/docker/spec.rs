@@ -46,7 +46,11 @@ impl EngineSpec {
         let schema = parameters.iter().find(|parameter| parameter["in"] == "body");
         let schema = schema.map(|parameter| &parameter["schema"]);
         let Some(schema) = schema.filter(|schema| schema["type"] != "string") else { return };
-        let body = request.json().unwrap_or_else(|| panic!("{method} {path}: no JSON"));
+        let mut body = request.json().unwrap_or_else(|| panic!("{method} {path}: no JSON"));
+        // The client adds a setting of its own, without a value.
+        if body["OutputCapacity"].is_null() {
+            body.as_object_mut().unwrap().remove("OutputCapacity");
+        }
         let mut schema = schema.clone();
         schema["unevaluatedProperties"] = json!(false);
         schema["definitions"] = self.0["definitions"].clone();

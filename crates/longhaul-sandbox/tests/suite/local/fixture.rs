@@ -68,7 +68,7 @@ pub(crate) fn example(name: &str) -> PathBuf {
 /// A local provider in a temporary directory.
 #[derive(Debug)]
 pub(crate) struct Local {
-    pub(crate) provider: LocalSandboxes,
+    pub(crate) provider: Arc<dyn Sandboxes>,
     options: LocalOptions,
     temp: tempfile::TempDir,
     count: AtomicU32,
@@ -89,12 +89,13 @@ impl Local {
         let temp = tempfile::tempdir().expect("create a temporary directory");
         let options = change(options(temp.path()));
         let provider = LocalSandboxes::open(options.clone()).await.expect("open the provider");
-        Self { provider, options, temp, count: AtomicU32::new(0) }
+        Self { provider: Arc::new(provider), options, temp, count: AtomicU32::new(0) }
     }
 
     /// Opens another provider with the same directory.
-    pub(crate) async fn open_again(&self) -> LocalSandboxes {
-        LocalSandboxes::open(self.options.clone()).await.expect("open the provider")
+    pub(crate) async fn open_again(&self) -> Arc<dyn Sandboxes> {
+        let provider = LocalSandboxes::open(self.options.clone()).await;
+        Arc::new(provider.expect("open the provider"))
     }
 
     /// Returns a directory of this machine that no sandbox can see.

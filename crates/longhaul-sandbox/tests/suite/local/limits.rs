@@ -29,7 +29,7 @@ async fn memory_is_limited() {
     let local = Local::open().await;
     let limits = SandboxLimits { memory_bytes: Some(64 << 20), ..SandboxLimits::default() };
     let sandbox = local.create_from(SandboxSpec { limits, ..local.new_spec() }).await;
-    let script = "exec python3 -c 'text = bytes(300_000_000); print(len(text), text[1000:1001])'";
+    let script = "exec python3 -c 'text = b\"x\" * 300_000_000; print(len(text), text[1000:1001])'";
     let (status, output) = run(&*sandbox, shell(script)).await.expect("run");
     assert!(
         matches!(status, ExecStatus::OverLimit | ExecStatus::Exited(1)),

@@ -93,10 +93,11 @@ fn commands_outlive_the_thread_that_started_them() {
     let mut on_output = move |_, bytes: &[u8]| _ = printed.send(bytes.to_vec());
     let mut exec = sandbox.exec(command, &mut on_output);
     let handle = runtime.handle().clone();
+    let started = &mut exec;
     std::thread::scope(|scope| {
-        let poll_until_output = || {
+        let poll_until_output = move || {
             handle.block_on(std::future::poll_fn(|context| {
-                assert!(exec.as_mut().poll(context).is_pending());
+                assert!(started.as_mut().poll(context).is_pending());
                 match lines.try_recv() {
                     Ok(_) => std::task::Poll::Ready(()),
                     Err(_) => std::task::Poll::Pending,

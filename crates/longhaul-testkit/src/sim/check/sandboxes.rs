@@ -9,7 +9,8 @@ use longhaul_core::id::CallId;
 
 use crate::sim::SimError;
 use crate::sim::driver::SimServices;
-use crate::sim::sandboxes::{SIM_PROVIDER, SIM_SLOTS, existing_sandboxes, stop_idle_sandboxes};
+use crate::sim::idle_sandboxes::{existing_sandboxes, stop_idle_sandboxes};
+use crate::sim::sandboxes::{SIM_PROVIDER, SIM_SLOTS};
 
 /// Number of rounds in which the sandboxes of ended runs must have been stopped.
 const STOP_ROUNDS: usize = 3;
@@ -18,13 +19,12 @@ pub(super) fn check(entries: &[JournalEntry]) -> Result<(), String> {
     let mut sandboxed: BTreeSet<CallId> = BTreeSet::new();
     let mut is_open = false;
     for entry in entries {
+        if let Event::TurnCompleted(data) = &entry.event {
+            let calls = data.calls.iter().zip(1..).filter(|(call, _)| call.sandboxed);
+            sandboxed.extend(calls.map(|(_, index)| CallId { turn: data.turn, index }));
+        }
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only calls matter here")]
         let started = match &entry.event {
-            Event::TurnCompleted(data) => {
-                let calls = data.calls.iter().zip(1..).filter(|(call, _)| call.sandboxed);
-                let ids = calls.map(|(_, index)| CallId { turn: data.turn, index });
-                sandboxed.extend(ids);
-                None
-            }
             Event::ToolStarted(data) => Some(data.call),
             Event::ToolResumed(data) => Some(data.call),
             Event::ToolVerified(data) => Some(data.call),
@@ -33,7 +33,8 @@ pub(super) fn check(entries: &[JournalEntry]) -> Result<(), String> {
         if let Some(call) = started.filter(|call| sandboxed.contains(call) && !is_open) {
             return Err(format!("{call} started outside of a sandbox of its claim"));
         }
-        let ends_use = entry.event.kind().starts_with("sandbox.")
+        let is_command = matches!(entry.event, Event::SandboxCommandRun(_));
+        let ends_use = (entry.event.kind().starts_with("sandbox.") && !is_command)
             || matches!(entry.event, Event::RunClaimed(_) | Event::RunForked(_));
         if ends_use {
             is_open = matches!(entry.event, Event::SandboxRunning(_));

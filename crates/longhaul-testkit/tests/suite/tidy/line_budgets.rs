@@ -11,7 +11,7 @@ use super::sources::SourceFile;
 /// Maximum number of source lines of each shipped crate.
 const BUDGETS: &[(&str, usize)] = &[
     ("longhaul", 4_210),
-    ("longhaul-api", 2_920),
+    ("longhaul-api", 3_100),
     ("longhaul-cli", 12_220),
     ("longhaul-core", 8_200),
     ("longhaul-engine", 13_900),
@@ -19,10 +19,10 @@ const BUDGETS: &[(&str, usize)] = &[
     ("longhaul-model", 8_010),
     ("longhaul-project", 8_700),
     ("longhaul-run", 8_900),
-    ("longhaul-sandbox", 5_000),
+    ("longhaul-sandbox", 6_600),
     ("longhaul-server", 4_210),
     ("longhaul-store", 7_370),
-    ("longhaul-tool", 7_900),
+    ("longhaul-tool", 8_100),
 ];
 
 const NOT_SHIPPED: &[&str] = &["longhaul-bench", "longhaul-testkit"];
