@@ -88,13 +88,7 @@ pub enum RequestedEdit {
 impl ForkPoint {
     /// Creates the point before the turn of this event.
     pub const fn before(before: Seq) -> Self {
-        Self {
-            before,
-            turn: 0,
-            has_used_sandbox: false,
-            start: None,
-            texts: BTreeSet::new(),
-        }
+        Self { before, turn: 0, has_used_sandbox: false, start: None, texts: BTreeSet::new() }
     }
 
     /// Updates the point from the next entry of the journal. `run` is the state of the run, with its

@@ -154,9 +154,7 @@ impl Transcript {
         let before = edited.clone();
         match Arc::make_mut(edited) {
             Message::Results(results) => {
-                let is_edited = |result: &&mut ToolResult| {
-                    matches!(edit, ForkEdit::Result { call, .. } if *call == result.call)
-                };
+                let is_edited = |result: &&mut ToolResult| matches!(edit, ForkEdit::Result { call, .. } if *call == result.call);
                 for result in results.iter_mut().filter(is_edited) {
                     result.content = vec![Part::Text(text.as_str().into())];
                     result.is_error = false;
