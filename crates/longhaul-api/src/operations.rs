@@ -7,7 +7,7 @@ use longhaul_core::access::Role;
 use longhaul_core::change::LateToolResult;
 use longhaul_core::event::entry::JournalEntryEnvelope;
 use longhaul_core::id::{
-    ApiKeyName, BatchId, GateId, InboxName, LaneKey, RuleId, RunId, SteerId, ThreadKey,
+    ApiKeyName, BatchId, GateId, InboxName, LaneKey, RuleId, RunId, SandboxId, SteerId, ThreadKey,
 };
 
 use crate::agent::{AgentStatsView, AgentView, ChainView};
@@ -24,9 +24,10 @@ use crate::operation::{BodyKind, Content, EmptyBody, Method, NoFilter, NoQuery, 
 use crate::path::{AgentParam, CapParam, ChainParam, ScheduleParam};
 use crate::query::{
     AgentStatsQuery, EventStreamQuery, EventsQuery, GatesQuery, InboxesQuery, LanesQuery,
-    RulesQuery, RunsQuery, ThreadQuery,
+    RulesQuery, RunsQuery, SandboxesQuery, ThreadQuery,
 };
 use crate::run::{CancelBody, FreeKeyBody, ResumeBody, RunBriefView, RunList, RunView};
+use crate::sandbox::{SandboxExecBody, SandboxExecView, SandboxView};
 use crate::schedule::{NewScheduleBody, ScheduleView};
 use crate::spend::{RaiseCapBody, SpendCapView};
 use crate::steer::{SteerBody, SteerChange, SteerReceipt, SteerView};
@@ -312,6 +313,30 @@ operations! {
         /// Resumes a paused lane.
         RESUME_LANE = Post "/v1/lanes/{name}/resume", Operator, at LaneKey; Optional EmptyBody
             => LaneView { 200 "The lane" }
+    }
+    "sandboxes" "Sandboxes: isolated environments in which tools work" {
+        /// Lists sandboxes, in the order in which they were created.
+        LIST_SANDBOXES = Get "/v1/sandboxes", Viewer, query SandboxesQuery => List<SandboxView> {
+            200 "A page of sandboxes"
+        }
+        /// Shows a sandbox.
+        SHOW_SANDBOX = Get "/v1/sandboxes/{id}", Viewer, at SandboxId => SandboxView {
+            200 "The sandbox"
+        }
+        /// Starts a stopped sandbox whose run has not ended.
+        START_SANDBOX = Post "/v1/sandboxes/{id}/start", Operator, at SandboxId; Optional EmptyBody
+            => SandboxView { 200 "The running sandbox" }
+        /// Stops a sandbox that its run does not use, and keeps its files.
+        STOP_SANDBOX = Post "/v1/sandboxes/{id}/stop", Operator, at SandboxId; Optional EmptyBody
+            => SandboxView { 200 "The stopped sandbox" }
+        /// Deletes a sandbox that its run does not use, with its files. If the run continues, it gets
+        /// a new sandbox.
+        DELETE_SANDBOX = Delete "/v1/sandboxes/{id}", Operator, at SandboxId => SandboxView {
+            200 "The deleted sandbox"
+        }
+        /// Runs a command in a running sandbox. The journal of the run records the command.
+        EXEC_IN_SANDBOX = Post once "/v1/sandboxes/{id}/exec", Admin, at SandboxId;
+            Required SandboxExecBody => SandboxExecView { 200 "How the command ended" }
     }
     "threads" "Threads: conversations that successive runs share" {
         /// Shows the newest messages of a thread (a conversation that successive runs share), oldest

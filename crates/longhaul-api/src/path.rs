@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 
 use longhaul_core::id::{
-    ApiKeyName, BatchId, GateId, InboxName, LaneKey, RuleId, RunId, SteerId, ThreadKey,
+    ApiKeyName, BatchId, GateId, InboxName, LaneKey, RuleId, RunId, SandboxId, SteerId, ThreadKey,
 };
 use utoipa::PartialSchema;
 use utoipa::openapi::{RefOr, Schema};
@@ -76,6 +76,7 @@ path_params! {
     RunId = "run", "The run's id", Some("run_not_found");
     GateId = "gate", "The gate's id", Some("gate_not_found");
     RuleId = "rule", "Id of the remembered approval", Some("rule_not_found");
+    SandboxId = "sandbox", "Id of the sandbox", Some("sandbox_not_found");
     SteerId = "steer", "The message's id", Some("steer_not_found");
     BatchId = "batch", "The batch's id", Some("batch_not_found");
     InboxName = "inbox", "Name of the inbox", None;

@@ -1,6 +1,6 @@
 //! Query parameters of operations, one type per operation.
 
-use longhaul_core::id::{AgentName, GateId, InboxName, LaneKey, RuleId, RunId, Seq};
+use longhaul_core::id::{AgentName, GateId, InboxName, LaneKey, RuleId, RunId, SandboxId, Seq};
 use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::status::Status;
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,7 @@ paged! {
     RulesQuery: |_| ITEMS_MAX,
     InboxesQuery: |_| ITEMS_MAX,
     LanesQuery: |_| ITEMS_MAX,
+    SandboxesQuery: |_| ITEMS_MAX,
 }
 
 /// Filter of a list of runs.
@@ -134,6 +135,25 @@ pub struct LanesQuery {
     /// The `next` of the previous page
     #[param(value_type = Option<String>, min_length = 1, max_length = 256)]
     pub after: Option<LaneKey>,
+    /// 1 to 1,000
+    #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+/// Filter and page of a list of sandboxes.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct SandboxesQuery {
+    /// Return only the sandboxes of this run
+    #[param(value_type = Option<String>)]
+    pub run: Option<RunId>,
+    /// Also return sandboxes that no longer exist
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[param(value_type = Option<bool>)]
+    pub all: bool,
+    /// The `next` of the previous page
+    #[param(value_type = Option<String>)]
+    pub after: Option<SandboxId>,
     /// 1 to 1,000
     #[param(value_type = Option<u32>, minimum = 1, maximum = 1000)]
     pub limit: Option<usize>,

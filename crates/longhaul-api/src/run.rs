@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::sandbox::RunSandboxView;
 use longhaul_core::chain::{ChainRow, ChainStatus};
 use longhaul_core::change::LateToolResult;
 use longhaul_core::event::environment::{GradingVerdict, OutcomeGraded};
@@ -114,8 +115,8 @@ pub struct RunView {
     pub forked_from: Option<ForkedFromView>,
     /// Chain that this run is a step of. `None` if the run belongs to no chain.
     pub chain: Option<RunChainView>,
-    /// Sandbox in which the run's commands are executed. Always `None` in this build.
-    pub sandbox: Option<RawJson>,
+    /// Last sandbox in which tools of the run worked. `None` means that no tool has needed one.
+    pub sandbox: Option<RunSandboxView>,
     /// Ids of the run's open gates, which wait for a person.
     pub gates: Vec<GateId>,
     /// Any data of the caller, returned unchanged.

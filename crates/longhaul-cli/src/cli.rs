@@ -11,7 +11,7 @@ use crate::table::JsonArgs;
 use crate::{
     agents, answer, approve, batch, chains, chaos, config, db, demo, error, export, gates, inbox,
     keys, lanes, log, ls, mcp, memory, mock_model, models, output, rules, run, run_commands,
-    schedules, server, show, spend, steer, submit, trust, watch, worker,
+    sandboxes, schedules, server, show, spend, steer, submit, trust, watch, worker,
 };
 
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
@@ -76,6 +76,9 @@ commands! {
     /// Lists lanes (runs of one lane execute one at a time), and pauses or resumes a lane
     #[command(after_help = lanes::EXAMPLES)]
     Lanes(lanes::LanesCommand),
+    /// Lists sandboxes (environments in which tools work), stops them, and runs commands in them
+    #[command(after_help = sandboxes::EXAMPLES)]
+    Sandboxes(sandboxes::SandboxesCommand),
     /// Shows what spend caps have counted, and raises a cap
     #[command(after_help = spend::EXAMPLES)]
     Spend(spend::SpendCommand),

@@ -44,6 +44,7 @@ mod run_commands;
 mod run_page;
 mod run_status;
 mod runtime;
+mod sandboxes;
 mod sanitize;
 mod schedules;
 mod server;

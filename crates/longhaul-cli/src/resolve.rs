@@ -88,6 +88,17 @@ pub(crate) async fn resolve_rule_id(client: &Client, id: &str) -> anyhow::Result
     expect_one_id_match(id, RuleId::PREFIX, &matches)
 }
 
+/// Finds the id with this suffix among the ids of things of this kind.
+pub(crate) fn resolve_id_suffix<Id: Display + Copy>(
+    suffix: &str,
+    kind: &'static str,
+    prefix: &'static str,
+    ids: impl Iterator<Item = Id>,
+) -> anyhow::Result<Id> {
+    let end = parse_id_suffix(suffix, prefix)?;
+    expect_one_id_match(suffix, kind, &with_suffix(ids, end))
+}
+
 /// Finds the gate with this id or id suffix. The id of a run, or `@last`, stands for the only open
 /// gate of the run.
 pub(crate) async fn resolve_gate_by_gate_or_run_id(

@@ -8,9 +8,7 @@ mod steer;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-pub use crate::change::sandbox::{
-    SandboxFilter, SandboxRow, SandboxSlot, SandboxState, SlotQueueLength,
-};
+pub use crate::change::sandbox::{SandboxFilter, SandboxRow, SandboxSlot, SlotQueueLength};
 pub use crate::change::steer::{STEERS_MAX, SteerRow, SteerStatus, SteerUpdate};
 use crate::checkpoint::RunCheckpoint;
 use crate::event::Event;
@@ -22,6 +20,7 @@ use crate::policy::effect_key::EffectKeyChange;
 use crate::policy::gate::{Answer, GateSpec};
 use crate::policy::rule::RememberedApprovalRow;
 use crate::policy::spend_cap::{CapReservation, CapSettlement, CapWaitRow};
+pub use crate::port::sandbox::SandboxState;
 use crate::raw::{BlobRef, Hash};
 use crate::request::{IdempotencyKey, IdempotencyRecord};
 use crate::task::TaskSpec;

@@ -15,7 +15,7 @@ pub mod turn;
 use crate::event::environment::{
     BudgetRaised, BudgetReached, BudgetSettled, BudgetWarned, ChainStepStarted, ChildEnded,
     ChildStarted, MemoryCompacted, OutcomeGraded, ProgressReported, RuleAdded, RuleRevoked,
-    RuleUsed, SandboxEvent, TimerFired,
+    RuleUsed, SandboxCommandRun, SandboxEvent, TimerFired,
 };
 use crate::event::gate::{GateAnswer, GateExpired, GateNotice, GateRaised};
 use crate::event::run::{
@@ -217,6 +217,8 @@ events! {
     SandboxDeleted(SandboxEvent) = "sandbox.deleted" v 1 format 1 outside Some(RunsToWake::None);
     /// The provider can't find a sandbox any more.
     SandboxLost(SandboxEvent) = "sandbox.lost" v 1 format 1 outside Some(RunsToWake::None);
+    /// A person ran a command in a sandbox.
+    SandboxCommandRun(SandboxCommandRun) = "sandbox.command_run" v 1 format 1 outside Some(RunsToWake::None);
     /// The older part of the conversation was replaced by a summary.
     MemoryCompacted(Box<MemoryCompacted>) = "memory.compacted" v 1 format 1 outside None;
     /// The next step of a chain started.

@@ -94,6 +94,11 @@ macro_rules! ids {
             pub fn derive(parent: u128, salt: &str, now: Timestamp) -> Self {
                 Self(derive_id_bits(parent, salt, now))
             }
+
+            /// Returns the time at which the id was made, in whole milliseconds.
+            pub const fn created_at(self) -> Timestamp {
+                Timestamp::from_micros((self.0 >> 80) as i64 * 1_000)
+            }
         }
 
         impl fmt::Display for $name {

@@ -99,7 +99,12 @@ async fn run_drive_loop(services: &Services, assignment: RunAssignment) -> Resul
             EngineStep::StartGrading => prepare_grading_run(&ctx)?,
             EngineStep::UseTools(tasks) => run_tool_calls(&mut ctx, tasks).await?,
             EngineStep::Advance => Some(RunInput::Advance),
-            EngineStep::Idle => return Ok(DriveRunOutcome::Idle),
+            EngineStep::Idle => {
+                if ctx.sandbox.is_some() {
+                    services.sandboxes.changed.notify_one();
+                }
+                return Ok(DriveRunOutcome::Idle);
+            }
         };
     }
     Ok(ctx.stop().await)

@@ -3,7 +3,7 @@
 //! A failing model or tool is not an error of the engine: the failure is recorded as an event in
 //! the journal.
 
-use longhaul_core::id::{BatchId, GateId, LaneKey, RuleId, RunId, SteerId};
+use longhaul_core::id::{BatchId, GateId, LaneKey, RuleId, RunId, SandboxId, SteerId};
 use longhaul_core::policy::effect_key::EffectKeyHolder;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::time::{Millis, Timestamp};
@@ -40,6 +40,15 @@ pub enum Error {
     /// No remembered approval (rule by which later calls are approved) has this id.
     #[error("there is no remembered approval {0}")]
     RuleNotFound(RuleId),
+    #[error("there is no sandbox {0}")]
+    SandboxNotFound(SandboxId),
+    /// The sandbox can't be used in this way now.
+    #[error("the sandbox {sandbox} can't be used: {reason}")]
+    SandboxUnusable {
+        sandbox: SandboxId,
+        /// Why, and what helps.
+        reason: String,
+    },
     /// No agent has the requested name.
     #[error("there is no agent named `{name}`")]
     AgentNotFound {
@@ -161,6 +170,8 @@ impl Error {
             Self::GateNotFound(_) => "gate_not_found",
             Self::KeyNotInDoubt(_) => "key_not_in_doubt",
             Self::RuleNotFound(_) => "rule_not_found",
+            Self::SandboxNotFound(_) => "sandbox_not_found",
+            Self::SandboxUnusable { .. } => "sandbox_unusable",
             Self::AgentNotFound { .. } => "agent_not_found",
             Self::ChainNotFound { .. } => "chain_not_found",
             Self::ScheduleNotFound(_) => "schedule_not_found",

@@ -15,6 +15,7 @@ mod lifecycle;
 mod memory;
 mod queries;
 mod redact;
+mod sandboxes;
 mod schedules;
 mod spend;
 mod submit;

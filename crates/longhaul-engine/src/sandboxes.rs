@@ -83,6 +83,8 @@ pub struct SandboxRegistry {
     settings: Arc<SandboxSettings>,
     /// Signal that a sandbox has become idle or is needed.
     pub(crate) changed: Arc<Notify>,
+    /// Whether a driver of this process has opened a sandbox.
+    pub(crate) is_used: Arc<AtomicBool>,
 }
 
 impl SandboxRegistry {
@@ -121,6 +123,22 @@ impl SandboxRegistry {
     /// Returns the labels that all sandboxes of the store have.
     pub(crate) fn store_labels(&self) -> BTreeMap<String, String> {
         BTreeMap::from([(STORE_LABEL.to_owned(), self.settings.store.clone())])
+    }
+
+    /// Returns the handle of a sandbox. If its creation was not answered, it is found by its label.
+    pub(crate) async fn find_handle(
+        &self,
+        provider: &dyn Sandboxes,
+        event: &SandboxEvent,
+    ) -> Result<String, SandboxError> {
+        if !event.handle.is_empty() {
+            return Ok(event.handle.clone());
+        }
+        let mut labels = self.store_labels();
+        labels.insert(ID_LABEL.to_owned(), event.sandbox.to_string());
+        let name = sandbox_name(event);
+        let found = provider.list(&labels).await?.into_iter().find(|info| info.name == name);
+        Ok(found.ok_or(SandboxError::NotFound)?.handle)
     }
 
     /// Returns what is recorded about a new sandbox of the agent.
@@ -178,7 +196,7 @@ impl SandboxRegistry {
 
 /// Returns the name of a sandbox at its provider. It is derived from the id, so that a sandbox whose
 /// creation was not answered is found again.
-pub(crate) fn sandbox_name(event: &SandboxEvent) -> String {
+fn sandbox_name(event: &SandboxEvent) -> String {
     format!("lh-{}", event.sandbox.to_string().replace('_', "-"))
 }
 

@@ -7,6 +7,7 @@ use longhaul_api::gate::{AnswerView, GateView, RevocationView, RuleView};
 use longhaul_api::run::{
     BudgetView, OutputView, RetryCountsView, RunChainView, RunView, micro_usd_to_usd,
 };
+use longhaul_api::sandbox::RunSandboxView;
 use longhaul_core::chain::ChainRow;
 use longhaul_core::change::NewRun;
 use longhaul_core::event::entry::JournalEntry;
@@ -84,7 +85,10 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         retry_of: task.retry_of.map(|retried| retried.run),
         forked_from: task.forked_from.as_deref().map(ForkedFromView::from),
         chain: row.chain.as_ref().map(RunChainView::from),
-        sandbox: None,
+        sandbox: control
+            .sandbox
+            .as_deref()
+            .map(|sandbox| RunSandboxView::new(&sandbox.event, sandbox.state)),
         gates: control.people.gates.iter().map(|gate| gate.id).collect(),
         metadata: task.metadata.clone(),
         created_at: row.created_at,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use longhaul_core::time::{Millis, Timestamp};
 use tokio::task::JoinSet;
 
-use crate::background::sandboxes::sweep_sandboxes;
+use crate::background::sandboxes::{sweep_sandboxes, sweep_sandboxes_at_shutdown};
 use crate::background::spend_caps::store_cap_limits;
 use crate::background::sweep::{RunRetention, StalledRunDetector, run_maintenance};
 use crate::error::Result;
@@ -141,6 +141,7 @@ impl Worker {
         if let Err(error) = release_claims_if(&self.services, &heartbeats, |_| true).await {
             tracing::warn!(%error, "could not release the runs that have not ended");
         }
+        sweep_sandboxes_at_shutdown(&self.services).await;
         // A final heartbeat, so that nobody takes this worker for a live one.
         if let Err(error) = heartbeats.send_heartbeat(true).await {
             tracing::warn!(%error, "the final heartbeat failed");

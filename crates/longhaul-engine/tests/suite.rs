@@ -38,6 +38,7 @@ mod suite {
     mod recover;
     mod retention;
     mod retry;
+    mod sandboxes;
     mod schedules;
     mod secrets;
     mod sessions;

@@ -147,6 +147,7 @@ impl ControlState {
             Event::RunForked(data) => return self.apply_run_forked(data),
             Event::ToolProgress(_)
             | Event::RuleUsed(_)
+            | Event::SandboxCommandRun(_)
             | Event::GateReminded(_)
             | Event::BudgetSettled(_)
             | Event::ChainStepStarted(_)

@@ -80,7 +80,11 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<Journa
             conclude::record_prepared_grading(d, prepared)?;
             advance_run(d)?;
         }
-        RunInput::OpenSandbox(plan) => sandbox::open_sandbox(d, *plan)?,
+        RunInput::OpenSandbox(plan) => match sandbox::must_open_sandbox(&d.control) {
+            true => sandbox::open_sandbox(d, *plan)?,
+            // The run may have been cancelled since the engine was told to open the sandbox.
+            false => advance_run(d)?,
+        },
         RunInput::SandboxChanged(change) => {
             sandbox::record_sandbox_change(d, change)?;
             advance_run(d)?;

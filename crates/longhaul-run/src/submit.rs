@@ -188,6 +188,8 @@ pub fn retry_failed_run(
         submitter: Some(submitter),
         charged_to: None,
         retry_of: Some(retried),
+        // A retry starts with a new sandbox, because the runtime may stop and delete the old one.
+        sandbox: None,
         earlier_submitters,
         // The caps may have been raised since the failed run was submitted.
         policy: RunPolicy { budget: failed.control().budget.caps, ..task.policy.clone() },

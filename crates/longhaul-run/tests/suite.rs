@@ -32,6 +32,7 @@ mod suite {
     mod refusals;
     mod result_gates;
     mod retries;
+    mod sandboxes;
     mod signals;
     mod steers;
     mod strictness;

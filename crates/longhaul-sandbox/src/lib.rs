@@ -6,4 +6,5 @@
 pub mod daytona;
 pub mod docker;
 pub mod egress;
+pub mod launch;
 pub mod local;

@@ -10,6 +10,7 @@ pub(crate) mod inboxes;
 pub(crate) mod keys;
 pub(crate) mod lanes;
 pub(crate) mod runs;
+pub(crate) mod sandboxes;
 pub(crate) mod schedules;
 pub(crate) mod steer;
 pub(crate) mod threads;

@@ -13,8 +13,8 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::api::{
-    agents, create_run, events, gates, health, inboxes, keys, lanes, runs, schedules, steer,
-    threads,
+    agents, create_run, events, gates, health, inboxes, keys, lanes, runs, sandboxes, schedules,
+    steer, threads,
 };
 use crate::app::App;
 use crate::call::{Call, IntoReply, Reply};
@@ -72,6 +72,14 @@ pub(crate) fn api_routes() -> ApiRoutes {
         })
         .operation(PAUSE_LANE, lanes::pause_lane)
         .operation(RESUME_LANE, lanes::resume_lane)
+        .operation(LIST_SANDBOXES, sandboxes::list_sandboxes)
+        .operation(SHOW_SANDBOX, |call| async move {
+            Ok(Reply::ok(call.longhaul().get_sandbox(call.path).await?))
+        })
+        .operation(START_SANDBOX, sandboxes::start_sandbox)
+        .operation(STOP_SANDBOX, sandboxes::stop_sandbox)
+        .operation(DELETE_SANDBOX, sandboxes::delete_sandbox)
+        .operation(EXEC_IN_SANDBOX, sandboxes::exec_in_sandbox)
         .operation(LIST_THREAD_MESSAGES, threads::list_thread_messages)
         .operation(ADD_THREAD_MESSAGE, threads::add_thread_message)
         .operation(CLEAR_THREAD, threads::clear_thread)

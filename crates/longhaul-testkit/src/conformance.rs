@@ -7,4 +7,5 @@
 )]
 
 pub mod harness;
+pub mod sandboxes;
 pub mod store;

@@ -4,6 +4,8 @@
 pub mod clock;
 pub mod conformance;
 pub mod conversation;
+pub mod daytona;
+pub mod fake_sandboxes;
 pub mod faulty_store;
 pub mod ids;
 pub mod latch;

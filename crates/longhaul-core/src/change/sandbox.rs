@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::environment::SandboxEvent;
 use crate::id::{RunId, SandboxId};
-use crate::text_macros::string_enum;
+use crate::port::sandbox::SandboxState;
 use crate::time::Timestamp;
 
 /// One of the limited number of slots for sandboxes that run concurrently at a provider.
@@ -37,38 +37,6 @@ pub struct SandboxRow {
     /// Whether the owner has ended, so that later changes are no events in its journal.
     #[serde(default)]
     pub owner_ended: bool,
-}
-
-string_enum! {
-    /// Lifecycle state of a sandbox.
-    #[derive(Default)]
-    pub enum SandboxState {
-        #[default]
-        Creating = "creating",
-        Starting = "starting",
-        Running = "running",
-        Stopping = "stopping",
-        /// The sandbox is stopped; its files are kept.
-        Stopped = "stopped",
-        Deleted = "deleted",
-        /// The provider can't find the sandbox any more.
-        Lost = "lost",
-    }
-}
-
-impl SandboxState {
-    /// Returns whether a sandbox in this state occupies one of the limited slots of its provider.
-    pub const fn holds_slot(self) -> bool {
-        match self {
-            Self::Creating | Self::Starting | Self::Running | Self::Stopping => true,
-            Self::Stopped | Self::Deleted | Self::Lost => false,
-        }
-    }
-
-    /// Returns whether the files of a sandbox in this state no longer exist.
-    pub const fn is_gone(self) -> bool {
-        matches!(self, Self::Deleted | Self::Lost)
-    }
 }
 
 /// Sandboxes to list, by id.

@@ -203,6 +203,16 @@ pub struct SandboxEvent {
     pub reason: Option<String>,
 }
 
+/// A person ran a command in a sandbox of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxCommandRun {
+    pub sandbox: SandboxId,
+    /// Program and arguments, with secrets redacted.
+    pub command: Vec<String>,
+    /// Principal that ran the command.
+    pub by: String,
+}
+
 /// The older part of the conversation was replaced by a summary. The journal still contains the
 /// replaced messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::change::SandboxState;
 use crate::id::Epoch;
 use crate::text_macros::string_enum;
 use crate::time::{Millis, Timestamp};
@@ -119,6 +118,38 @@ pub type OutputReceiver<'a> = &'a mut (dyn FnMut(OutputStream, &[u8]) + Send);
 pub enum OutputStream {
     Stdout,
     Stderr,
+}
+
+string_enum! {
+    /// Lifecycle state of a sandbox.
+    #[derive(Default)]
+    pub enum SandboxState {
+        #[default]
+        Creating = "creating",
+        Starting = "starting",
+        Running = "running",
+        Stopping = "stopping",
+        /// The sandbox is stopped; its files are kept.
+        Stopped = "stopped",
+        Deleted = "deleted",
+        /// The provider can't find the sandbox any more.
+        Lost = "lost",
+    }
+}
+
+impl SandboxState {
+    /// Returns whether a sandbox in this state occupies one of the limited slots of its provider.
+    pub const fn holds_slot(self) -> bool {
+        match self {
+            Self::Creating | Self::Starting | Self::Running | Self::Stopping => true,
+            Self::Stopped | Self::Deleted | Self::Lost => false,
+        }
+    }
+
+    /// Returns whether the files of a sandbox in this state no longer exist.
+    pub const fn is_gone(self) -> bool {
+        matches!(self, Self::Deleted | Self::Lost)
+    }
 }
 
 /// Everything that a provider needs to know to create a sandbox.

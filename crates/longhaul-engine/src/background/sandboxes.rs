@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use longhaul_core::change::{SandboxFilter, SandboxRow, SandboxState};
 use longhaul_core::duration::format_duration;
-use longhaul_core::id::SandboxId;
 use longhaul_core::port::sandbox::{SandboxError, Sandboxes};
 use longhaul_core::port::store::{AppendRequest, AppendResult, JournalAuthor};
 use longhaul_core::time::{Clock, Millis, Timestamp};
@@ -17,7 +17,7 @@ use longhaul_run::change_idle_sandbox;
 
 use crate::error::Result;
 use crate::panics::guard;
-use crate::sandboxes::{ID_LABEL, SandboxRegistry, sandbox_name};
+use crate::sandboxes::{ID_LABEL, SandboxRegistry};
 use crate::services::Services;
 
 /// Maximum time between two checks of all sandboxes.
@@ -35,6 +35,9 @@ const UNKNOWN_SANDBOX_GRACE: Millis = Millis::from_secs(10 * 60);
 /// Timeout for stopping or deleting a sandbox.
 const STOP_TIMEOUT: Millis = Millis::from_secs(2 * 60);
 
+/// Time that a process has to stop sandboxes when it shuts down.
+const SHUTDOWN_TIMEOUT: Millis = Millis::from_secs(10);
+
 const PAGE_SIZE: usize = 500;
 
 /// Checks the sandboxes of a store, in a loop.
@@ -43,7 +46,8 @@ pub(crate) struct SandboxSweeper {
     /// Sandboxes that a provider has and the store does not know, by provider and handle, with the
     /// time of the monotonic clock at which each was seen first.
     unknown: BTreeMap<(String, String), Millis>,
-    reconciled_at: Option<Millis>,
+    /// Time of the last comparison with each provider, by its name.
+    reconciled_at: BTreeMap<String, Millis>,
 }
 
 impl SandboxSweeper {
@@ -51,13 +55,13 @@ impl SandboxSweeper {
     pub(crate) async fn run(&mut self, services: &Services) -> Result<()> {
         let (sandboxes, clock) = (&services.sandboxes, &services.clock);
         loop {
-            self.check_once(services).await?;
-            clock.sleep(CHECK_PAUSE).await;
             tokio::select! {
                 biased;
                 () = sandboxes.changed.notified() => {}
                 () = clock.sleep(CHECK_INTERVAL) => {}
             }
+            self.check_once(services).await?;
+            clock.sleep(CHECK_PAUSE).await;
         }
     }
 
@@ -85,22 +89,23 @@ impl SandboxSweeper {
         if queue.woken > 0 {
             services.notifier.notify_runs_ready();
         }
-        let stopping = rows.iter().filter(|row| row.state == SandboxState::Stopping).count();
-        let needed = (queue.waiting as usize).saturating_sub(stopping);
-        let work = rows.iter().filter_map(|row| Some((*row, due_action(row, now)?)));
-        let evicted = longest_idle(rows, now).take(needed);
-        let evicted =
-            evicted.map(|row| (row, Action::Stop("another run needs its slot".to_owned())));
-        let mut actions: BTreeMap<SandboxId, (&SandboxRow, Action)> =
-            evicted.map(|(row, action)| (row.event.sandbox, (row, action))).collect();
-        actions.extend(work.map(|(row, action)| (row.event.sandbox, (row, action))));
-        let actions = actions.into_values().map(|(row, action)| async move {
+        let due: Vec<(&SandboxRow, Action)> =
+            rows.iter().filter_map(|row| Some((*row, due_action(row, now)?))).collect();
+        let is_stop = |(_, action): &&(_, Action)| !matches!(action, Action::Delete);
+        let stops = due.iter().filter(is_stop).count();
+        let needed = (queue.waiting as usize).saturating_sub(stops);
+        let evicted = evict_idle(services, (rows, now), needed).await?;
+        let evicted = evicted.iter().map(|row| (row, Action::FinishStop));
+        let actions = due.into_iter().chain(evicted).map(|(row, action)| async move {
             perform(services, &**provider, (row, action)).await
         });
         for result in futures_util::future::join_all(actions).await {
             result?;
         }
-        self.reconcile(services, &**provider, rows).await;
+        // A provider that is not used is not opened for this.
+        if !rows.is_empty() {
+            self.reconcile(services, &**provider, rows).await;
+        }
         Ok(())
     }
 
@@ -114,10 +119,11 @@ impl SandboxSweeper {
     ) {
         let clock = &*services.clock;
         let now = clock.monotonic_time();
-        if self.reconciled_at.is_some_and(|last| now.minus(last) < RECONCILE_INTERVAL) {
+        let last = self.reconciled_at.get(provider.name());
+        if last.is_some_and(|last| now.minus(*last) < RECONCILE_INTERVAL) {
             return;
         }
-        self.reconciled_at = Some(now);
+        self.reconciled_at.insert(provider.name().to_owned(), now);
         let listed = match provider.list(&services.sandboxes.store_labels()).await {
             Ok(listed) => listed,
             Err(error) => {
@@ -191,6 +197,25 @@ fn longest_idle<'a>(
     idle.into_iter()
 }
 
+/// Records that this many sandboxes are stopped to make room for others, the longest idle first. A
+/// sandbox whose owner was claimed meanwhile is left out. Returns the new rows.
+async fn evict_idle(
+    services: &Services,
+    (rows, now): (&[&SandboxRow], Timestamp),
+    needed: usize,
+) -> Result<Vec<SandboxRow>> {
+    let mut evicted = Vec::new();
+    for row in longest_idle(rows, now) {
+        if evicted.len() >= needed {
+            break;
+        }
+        let reason = Some("another run needs its slot".to_owned());
+        evicted
+            .extend(record_sandbox_state(services, row, (SandboxState::Stopping, reason)).await?);
+    }
+    Ok(evicted)
+}
+
 async fn list_existing(services: &Services) -> Result<Vec<SandboxRow>> {
     let mut rows: Vec<SandboxRow> = Vec::new();
     loop {
@@ -211,26 +236,42 @@ async fn perform(
     (row, action): (&SandboxRow, Action),
 ) -> Result<()> {
     match action {
-        Action::Stop(reason) => {
-            let Some(stopping) =
-                record(services, row, (SandboxState::Stopping, Some(reason))).await?
-            else {
-                return Ok(());
-            };
-            finish_stop(services, provider, &stopping).await
-        }
+        Action::Stop(reason) => stop_sandbox(services, provider, (row, reason)).await,
         Action::FinishStop => finish_stop(services, provider, row).await,
-        Action::Delete => match call_provider(services, provider, row, Call::Delete).await {
-            Ok(()) | Err(SandboxError::NotFound) => {
-                let reason = Some("its run ended long ago".to_owned());
-                record(services, row, (SandboxState::Deleted, reason)).await.map(|_| ())
-            }
-            Err(error) => {
-                tracing::warn!(sandbox = %row.event.sandbox, %error, "could not delete a sandbox");
-                Ok(())
-            }
-        },
+        Action::Delete => {
+            delete_sandbox(services, provider, (row, "its run ended long ago".to_owned())).await
+        }
     }
+}
+
+/// Stops an idle sandbox for this reason. Does nothing if the sandbox is no longer idle.
+pub(crate) async fn stop_sandbox(
+    services: &Services,
+    provider: &dyn Sandboxes,
+    (row, reason): (&SandboxRow, String),
+) -> Result<()> {
+    let state = (SandboxState::Stopping, Some(reason));
+    match record_sandbox_state(services, row, state).await? {
+        Some(stopping) => finish_stop(services, provider, &stopping).await,
+        None => Ok(()),
+    }
+}
+
+/// Deletes a stopped sandbox for this reason. If the provider fails, the sandbox is kept.
+pub(crate) async fn delete_sandbox(
+    services: &Services,
+    provider: &dyn Sandboxes,
+    (row, reason): (&SandboxRow, String),
+) -> Result<()> {
+    match call_provider(services, provider, row, Call::Delete).await {
+        Ok(()) | Err(SandboxError::NotFound) => {
+            record_sandbox_state(services, row, (SandboxState::Deleted, Some(reason))).await?;
+        }
+        Err(error) => {
+            tracing::warn!(sandbox = %row.event.sandbox, %error, "could not delete a sandbox");
+        }
+    }
+    Ok(())
 }
 
 /// Stops a sandbox that is recorded as being stopped. If the provider fails, a later check tries
@@ -248,7 +289,7 @@ async fn finish_stop(
             return Ok(());
         }
     };
-    let recorded = record(services, row, (state, row.event.reason.clone())).await?;
+    let recorded = record_sandbox_state(services, row, (state, row.event.reason.clone())).await?;
     if recorded.is_some() {
         services.sandboxes.changed.notify_one();
         services.notifier.notify_runs_ready();
@@ -262,8 +303,7 @@ enum Call {
     Delete,
 }
 
-/// Stops or deletes the sandbox at its provider. A sandbox whose creation was not answered is found
-/// by its label.
+/// Stops or deletes the sandbox at its provider.
 async fn call_provider(
     services: &Services,
     provider: &dyn Sandboxes,
@@ -272,14 +312,7 @@ async fn call_provider(
 ) -> std::result::Result<(), SandboxError> {
     let clock = &*services.clock;
     with_timeout(clock, async {
-        let mut handle = row.event.handle.clone();
-        if handle.is_empty() {
-            let mut labels = services.sandboxes.store_labels();
-            labels.insert(ID_LABEL.to_owned(), row.event.sandbox.to_string());
-            let name = sandbox_name(&row.event);
-            let found = provider.list(&labels).await?.into_iter().find(|info| info.name == name);
-            handle = found.ok_or(SandboxError::NotFound)?.handle;
-        }
+        let handle = services.sandboxes.find_handle(provider, &row.event).await?;
         match call {
             Call::Stop => provider.stop(&handle).await,
             Call::Delete => provider.delete(&handle).await,
@@ -299,7 +332,7 @@ async fn with_timeout<T>(
 
 /// Records a new state of a sandbox, and returns its new row. `None` means that the sandbox or its
 /// owner has changed since the row was read.
-async fn record(
+pub(crate) async fn record_sandbox_state(
     services: &Services,
     row: &SandboxRow,
     (state, reason): (SandboxState, Option<String>),
@@ -332,6 +365,21 @@ pub(crate) async fn sweep_sandboxes(services: Services) {
             tracing::warn!(%error, "could not check the sandboxes");
         }
         services.clock.sleep(CHECK_INTERVAL).await;
+    }
+}
+
+/// Stops the sandboxes of ended runs before the process ends, if it has opened any. After a while
+/// the rest is left to the next process.
+pub(crate) async fn sweep_sandboxes_at_shutdown(services: &Services) {
+    if !services.sandboxes.is_used.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut sweeper = SandboxSweeper::default();
+    let check = sweeper.check_once(services);
+    match guard(&*services.clock, SHUTDOWN_TIMEOUT, check).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, "could not check the sandboxes"),
+        Err(error) => tracing::warn!(%error, "could not stop all sandboxes"),
     }
 }
 

@@ -4,6 +4,7 @@
 //! that a sandbox whose creation was interrupted is found again.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use longhaul_core::change::SandboxState;
 use longhaul_core::id::Epoch;
@@ -49,7 +50,11 @@ pub(super) async fn open_run_sandbox(ctx: &mut DriveContext) -> Result<Option<Ru
     }
     let clock = Arc::clone(&ctx.services.clock);
     let change = if sandbox.state == SandboxState::Stopping {
-        match with_timeout(&*clock, provider.stop(&sandbox.event.handle)).await {
+        let stop = async {
+            let handle = sandboxes.find_handle(&*provider, &sandbox.event).await?;
+            provider.stop(&handle).await
+        };
+        match with_timeout(&*clock, stop).await {
             Ok(()) => SandboxChange::Stopped,
             Err(error) => SandboxChange::Failed(error),
         }
@@ -60,6 +65,7 @@ pub(super) async fn open_run_sandbox(ctx: &mut DriveContext) -> Result<Option<Ru
         match opened {
             Ok(opened) => {
                 let info = opened.info().clone();
+                sandboxes.is_used.store(true, Ordering::Relaxed);
                 ctx.sandbox = Some(Arc::new(ClaimedSandbox::new(opened, Epoch(epoch), clock)));
                 SandboxChange::Running { handle: info.handle, isolation: info.isolation }
             }
@@ -75,7 +81,8 @@ async fn open(
     (sandbox, spec): (&RunSandbox, &SandboxSpec),
     epoch: Epoch,
 ) -> Result<Arc<dyn Sandbox>, SandboxError> {
-    let opened = match sandbox.state == SandboxState::Creating {
+    // The creation of a sandbox without a handle was not answered.
+    let opened = match sandbox.event.handle.is_empty() {
         true => provider.create(spec).await?,
         false => provider.start(&sandbox.event.handle, spec).await?,
     };

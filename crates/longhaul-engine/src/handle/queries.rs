@@ -59,6 +59,10 @@ impl Longhaul {
         let mut view = run_view(&row, &folded, now);
         if row.status.is_terminal() {
             view.late = self.services.records.late_tool_results(run).await?;
+            // After the end, the journal no longer tells what happens with the sandbox.
+            if view.sandbox.is_some() {
+                view.sandbox = self.sandbox_of_ended_run(run).await?.or(view.sandbox);
+            }
         }
         if describe_start_time_wait(&row, &folded, now).is_none()
             && let Some(unserved) = self.explain_unserved_run(&row, workers).await?
@@ -248,6 +252,12 @@ impl Longhaul {
             }
         };
         let (status, reason) = (row.status, row.reason);
+        let mut message = message;
+        if let Some(WaitReason::SandboxSlot) = folded.control().driver.wait()
+            && let Some(position) = self.services.records.slot_queue_position(run).await?
+        {
+            message = format!("{message} Its position in the queue is {position}.");
+        }
         let child = match folded.control().driver.wait() {
             Some(WaitReason::Child(first)) => {
                 let open = folded.control().children.iter().map(|child| child.id);

@@ -26,6 +26,7 @@ use longhaul_core::time::{Clock, Millis};
 use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
 use longhaul_engine::agent::{Agent, AgentRegistry, RunPolicyDefaults};
 use longhaul_engine::clock::SystemClock;
+use longhaul_engine::sandboxes::SandboxRegistry;
 use longhaul_engine::services::{
     ModelResolver, NoContextProviders, NoExternalTools, ResolveModelError, ResolvedModel, Services,
     StorePorts,
@@ -63,6 +64,7 @@ pub(crate) struct TestEngineBuilder {
     compactor: Option<Vec<FakeReply>>,
     context_provider: Option<FakeContextProvider>,
     tool_source: Option<FakeToolSource>,
+    sandboxes: SandboxRegistry,
 }
 
 /// Creates a builder with these replies for the model.
@@ -80,6 +82,7 @@ pub(crate) fn engine_with(replies: impl IntoIterator<Item = FakeReply>) -> TestE
         compactor: None,
         context_provider: None,
         tool_source: None,
+        sandboxes: SandboxRegistry::default(),
     }
 }
 
@@ -127,6 +130,11 @@ impl TestEngineBuilder {
     pub(crate) fn external_tools(mut self, source: &FakeToolSource) -> Self {
         self.tool_source = Some(source.clone());
         self.agent.tools.push(tool_source::SOURCE_NAME.into());
+        self
+    }
+
+    pub(crate) fn sandboxes(mut self, sandboxes: SandboxRegistry) -> Self {
+        self.sandboxes = sandboxes;
         self
     }
 
@@ -180,6 +188,7 @@ impl TestEngineBuilder {
                 None => Arc::new(NoContextProviders),
             },
             redact: Arc::new(OneSecret),
+            sandboxes: self.sandboxes,
             ..Services::new(StorePorts::new(auth), clock, models.clone(), tools)
         };
         let mut agents = AgentRegistry::default();

@@ -7,6 +7,7 @@ mod context_provider;
 mod drive;
 mod model;
 mod random;
+mod sandboxes;
 mod tool;
 mod yielding_store;
 
@@ -17,7 +18,7 @@ use longhaul_core::port::redact::NoRedaction;
 use longhaul_core::port::tool::Tool;
 use longhaul_engine::agent::AgentDirectory;
 use longhaul_engine::agent::config::{
-    GradingConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
+    GradingConfig, PerceptionConfig, PerceptionInterval, PerceptionSource, SandboxConfig,
 };
 use longhaul_engine::agent::{Agent, AgentRegistry, EffectRule, RunPolicyDefaults};
 use longhaul_engine::background::spend_caps::SpendCaps;
@@ -71,6 +72,7 @@ fn agent() -> Agent {
             source: PerceptionSource::Named("sim".into()),
             every: PerceptionInterval::Run,
         }),
+        sandbox: Some(SandboxConfig::default()),
         // Whether results are graded is decided by the seed.
         outcome: Some(GradingConfig { rubric: "Good.".into(), grader: None, max_rounds: 3 }),
         ..Agent::new(AgentName::new("simulated").unwrap())
@@ -104,7 +106,7 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
         provider_blocks: longhaul_engine::drive::provider_blocks::BlockedProviderCache::default(),
         counters: EngineCounters::default(),
         caps: SpendCaps::new(sim_services.caps.clone()).unwrap(),
-        sandboxes: Default::default(),
+        sandboxes: sandboxes::registry(&ctx),
         agents: AgentDirectory::new(agents, RunPolicyDefaults::default()),
     };
     EngineProcess::new(services, ctx, yielding)

@@ -40,31 +40,37 @@ pub(super) fn waits_for_sandbox(control: &ControlState, call: &TrackedCall) -> b
 /// Returns whether the engine must open the sandbox of the run now: no call is running, and a call
 /// could otherwise be started or verified.
 pub(crate) fn must_open_sandbox(control: &ControlState) -> bool {
-    if control.must_stop() || control.has_running_call() || !control.has_active_time_left() {
+    if control.must_stop() || control.has_running_call() {
         return false;
     }
+    let must_verify = control.calls().iter().any(|call| {
+        matches!(call.state, ToolCallState::InDoubt { can_verify: true, .. })
+            && waits_for_sandbox(control, call)
+    });
+    must_verify || (control.has_active_time_left() && has_call_waiting_for_sandbox(control))
+}
+
+/// Returns whether a call could start if the sandbox of the run was open.
+pub(super) fn has_call_waiting_for_sandbox(control: &ControlState) -> bool {
     let calls = control.calls();
     calls.iter().enumerate().any(|(index, call)| {
-        let is_verified = matches!(call.state, ToolCallState::InDoubt { can_verify: true, .. });
-        let is_startable = call.may_start_under_claim(control.driver.epoch)
+        call.may_start_under_claim(control.driver.epoch)
             && !is_run_agent_call(call)
-            && may_run_with_earlier(&calls[..index], call);
-        (is_verified || is_startable) && waits_for_sandbox(control, call)
+            && waits_for_sandbox(control, call)
+            && may_run_with_earlier(&calls[..index], call)
     })
 }
 
 /// Records that the sandbox is about to be created or started, or parks the run until a slot of the
 /// provider is free.
 pub(crate) fn open_sandbox(decision: &mut Decision<'_>, plan: SandboxPlan) -> RecordResult {
-    if !must_open_sandbox(&decision.control) {
-        return Err(decision.invalid_state("a sandbox to open"));
-    }
-    if decision.ctx.no_sandbox_slot {
-        decision.add_row_change(RowChange::QueueForSlot(plan.event.provider));
-        return park_run(decision, WaitReason::SandboxSlot).map(|_| ());
-    }
     let stopped = decision.control.sandbox.as_ref();
     let stopped = stopped.filter(|sandbox| sandbox.state == SandboxState::Stopped);
+    if decision.ctx.no_sandbox_slot {
+        let provider = &stopped.map_or(&plan.event, |sandbox| &sandbox.event).provider;
+        decision.add_row_change(RowChange::QueueForSlot(provider.clone()));
+        return park_run(decision, WaitReason::SandboxSlot).map(|_| ());
+    }
     let (event, state) = match stopped {
         Some(sandbox) => {
             (SandboxEvent { reason: None, ..sandbox.event.clone() }, SandboxState::Starting)
@@ -87,7 +93,9 @@ pub(crate) fn record_sandbox_change(
     decision: &mut Decision<'_>,
     change: SandboxChange,
 ) -> RecordResult {
-    let Some(RunSandbox { event, state, .. }) = decision.control.sandbox.as_deref().cloned() else {
+    let sandbox = decision.control.sandbox.as_deref().cloned();
+    let sandbox = sandbox.filter(|sandbox| sandbox.state.holds_slot());
+    let Some(RunSandbox { event, state, .. }) = sandbox else {
         return Err(decision.invalid_state("a change of a sandbox"));
     };
     let with_reason = |reason| SandboxEvent { reason, ..event.clone() };
@@ -112,22 +120,23 @@ pub(crate) fn record_sandbox_change(
             if let Some(state) = new_state {
                 record_sandbox_state(decision, with_reason(Some(error.to_string())), state)?;
             }
-            wait_after_failure(decision, &error)
+            // Creating a sandbox again at once would probably fail again.
+            let is_replaced = error == SandboxError::NotFound && state != SandboxState::Creating;
+            if is_replaced { Ok(()) } else { wait_after_failure(decision, &error) }
         }
     }
 }
 
-/// Parks a run whose sandbox could not be opened, until a timer or a person wakes it. A lost
-/// sandbox is replaced at once.
+/// Parks a run whose sandbox could not be opened, until a timer or a person wakes it.
 fn wait_after_failure(decision: &mut Decision<'_>, error: &SandboxError) -> RecordResult {
     let control = &decision.control;
     let failures = control.sandbox.as_ref().map_or(0, |sandbox| sandbox.failures);
-    if control.must_stop() || control.has_running_call() || *error == SandboxError::NotFound {
+    if control.must_stop() || control.has_running_call() {
         return Ok(());
     }
     let message = format!("The sandbox of the run can't be opened: {error}");
     let has_no_room = matches!(error, SandboxError::NoCapacity(_));
-    if matches!(error, SandboxError::Refused(_)) || failures > FAILURES_MAX && !has_no_room {
+    if matches!(error, SandboxError::Refused(_)) || failures >= FAILURES_MAX && !has_no_room {
         return raise_dependency_gate(decision, &message, &[]);
     }
     let delay = Millis(RETRY_DELAY_MIN.0 << failures.min(16)).min(RETRY_DELAY_MAX);

@@ -57,7 +57,9 @@ const OTHER_KINDS: &[(&str, &str)] = &[
     ("chain.step_started", r#"{"step":1,"agent":"review","run":"run_01j0000000e008000j6hb7h6nw"}"#),
 ];
 
-const SANDBOX: &str = r#"{"sandbox":"sbx_01j0000000e008000j6hb7h6nw","provider":"local","handle":"lh-7","host":"box"}"#;
+const SANDBOX: &str = r#"{"sandbox":"sbx_01j0000000e008000j6hb7h6nw","provider":"local","handle":"lh-7","host":"box","isolation":"bubblewrap","idle_stop":120000,"keep":86400000,"earlier_epochs":2,"reason":"its run has ended"}"#;
+const SANDBOX_COMMAND: &str =
+    r#"{"sandbox":"sbx_01j0000000e008000j6hb7h6nw","command":["ls"],"by":"cli:ada"}"#;
 
 fn policies() -> Vec<RunPolicy> {
     let rule = longhaul_core::policy::gate::GateRule {
@@ -97,7 +99,11 @@ fn every_event_kind_has_a_stable_format() {
     }
     let sandboxes = Event::KINDS.iter().map(|(kind, _, _)| *kind);
     let sandboxes = sandboxes.filter(|kind| kind.starts_with("sandbox."));
-    let other_kinds = OTHER_KINDS.iter().copied().chain(sandboxes.map(|kind| (kind, SANDBOX)));
+    let sandboxes = sandboxes.map(|kind| match kind {
+        "sandbox.command_run" => (kind, SANDBOX_COMMAND),
+        _ => (kind, SANDBOX),
+    });
+    let other_kinds = OTHER_KINDS.iter().copied().chain(sandboxes);
     for (kind, form) in other_kinds {
         let event = Event::decode(kind, 1, form).unwrap();
         assert_eq!(event.encode().unwrap(), form, "{kind}");

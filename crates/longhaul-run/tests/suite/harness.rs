@@ -8,6 +8,7 @@ pub(crate) mod driver;
 pub(crate) mod inputs;
 pub(crate) mod invariants;
 pub(crate) mod rows;
+pub(crate) mod sandboxes;
 pub(crate) mod script;
 pub(crate) mod summary;
 
@@ -126,6 +127,7 @@ impl TestRun {
                     ctx.add_taken_key(EffectKeyOfOtherCall { key, result: None });
                 }
                 Err(RowConflict::KeyNotHeld) => ctx.forget_taken_keys(),
+                Err(RowConflict::NoSlot) => ctx.no_sandbox_slot = true,
                 Err(RowConflict::Row(reason)) => return InputOutcome::RowConflict(reason),
             }
         }

@@ -96,6 +96,8 @@ proptest! {
                     | Event::GateWithdrawn(_) | Event::SteerDropped(_)
                     | Event::RunClaimed(_) | Event::RunRecovered(_) | Event::RunWaiting(_)
                     | Event::RunPaused(_) | Event::ToolInputRequired(_) | Event::ToolPending(_)
+                    | Event::SandboxRunning(_) | Event::SandboxStopping(_) | Event::SandboxStopped(_)
+                    | Event::SandboxLost(_)
             );
             prop_assert!(is_allowed, "{} after a cancel", entry.event.kind());
         }
@@ -336,8 +338,7 @@ fn check_endings(test_run: &TestRun) -> Result<(), TestCaseError> {
 }
 
 /// Kinds of events that are not written by the state machine.
-const OTHER_KIND_PREFIXES: &[&str] =
-    &["sandbox.", "chain.", "run.overdue", "run.timed_out", "run.forked"];
+const OTHER_KIND_PREFIXES: &[&str] = &["chain.", "run.overdue", "run.timed_out", "run.forked"];
 
 #[test]
 fn random_scripts_reach_every_event_and_wait() {
@@ -361,7 +362,7 @@ fn random_scripts_reach_every_event_and_wait() {
         .filter(|kind| !seen.contains(kind))
         .filter(|kind| !OTHER_KIND_PREFIXES.iter().any(|prefix| kind.starts_with(prefix)))
         .collect();
-    assert_eq!(unseen, ["tool.progress", "budget.settled"]);
-    let all = "approval budget child key message outage question rate_limit retry signal timer tool worker";
+    assert_eq!(unseen, ["tool.progress", "budget.settled", "sandbox.deleted"]);
+    let all = "approval budget child key message outage question rate_limit retry sandbox_slot signal timer tool worker";
     assert_eq!(waits.into_iter().collect::<Vec<_>>().join(" "), all);
 }

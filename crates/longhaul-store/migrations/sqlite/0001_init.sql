@@ -203,15 +203,17 @@ CREATE TABLE sandbox_slot (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sandbox_slot_provider ON sandbox_slot (provider);
 
--- Runs that wait for a slot of a provider.
+-- Runs that wait for a slot of a provider. A woken run keeps its row until it acquires the slot that
+-- is kept for it.
 CREATE TABLE sandbox_slot_wait (
+  run      BLOB NOT NULL PRIMARY KEY,
   provider TEXT NOT NULL,
-  rank     INTEGER NOT NULL,
+  woken    INTEGER NOT NULL,
+  rank     INTEGER NOT NULL,  -- the negated priority
   since    INTEGER NOT NULL,
-  run      BLOB NOT NULL
+  agent    TEXT NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX sandbox_slot_wait_run ON sandbox_slot_wait (run, provider);
-CREATE INDEX sandbox_slot_wait_order ON sandbox_slot_wait (provider, rank, since, run);
+CREATE INDEX sandbox_slot_wait_order ON sandbox_slot_wait (provider, woken, rank, since, run, agent);
 
 -- The budget of a tree of runs and of its retries, by the root of the tree that was not a retry.
 -- A cap that is null is no limit.

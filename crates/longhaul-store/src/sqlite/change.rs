@@ -39,6 +39,7 @@ pub(crate) fn apply_row_change(
         RowChange::CreateStep(new) => create_run(tx, new, RunOrigin::Step),
         RowChange::UpdateScheduling(to) => {
             head::update_run_scheduling(tx, run, to, context.may_queue)?;
+            slot::update_queue(tx, run, to)?;
             if to.keeps_run_in_budget_queue() {
                 Ok(())
             } else {

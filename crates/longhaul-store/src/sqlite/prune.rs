@@ -1,8 +1,9 @@
 //! Deletes data past its retention.
 //!
 //! Invariant: runs of a tree (a root run and its descendants) with open runs, runs with undelivered
-//! messages and blobs that are referred to are never deleted, and neither is the run with the
-//! newest journal row, because its global sequence number would be reused.
+//! messages, runs with a sandbox that still exists and blobs that are referred to are never deleted,
+//! and neither is the run with the newest journal row, because its global sequence number would be
+//! reused.
 
 use longhaul_core::id::RunId;
 use longhaul_core::policy::spend_cap::SPEND_TTL;
@@ -71,12 +72,14 @@ const DELETE_DEAD_WORKERS: &str = "DELETE FROM worker WHERE rowid IN
 
 /// Selects runs past their retention, oldest first. A run is kept while an outbox message about it
 /// is not delivered yet: an inbox that was not notified of the run's end would return the task
-/// again. The set of trees with open runs is computed once, not for each run, because a tree can
+/// again. A run is kept while one of its sandboxes exists, because nothing else names that sandbox.
+/// The set of trees with open runs is computed once, not for each run, because a tree can
 /// have many runs.
 pub(crate) const SELECT_EXPIRED_RUNS: &str =
     "SELECT h.run, h.last_seq FROM run_head h CROSS JOIN run r ON r.id = h.run
       WHERE h.finished_at < ?1 AND h.state = 5 AND h.run IS NOT ?3
         AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.run = h.run)
+        AND NOT EXISTS (SELECT 1 FROM sandbox b WHERE b.owner = h.run AND b.gone = 0)
         AND r.root NOT IN (SELECT t.root
                              FROM run_head th INDEXED BY run_head_open CROSS JOIN run t
                                ON t.id = th.run

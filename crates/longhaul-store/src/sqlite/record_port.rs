@@ -191,8 +191,18 @@ impl RecordStore for SqliteStore {
         provider: &str,
         capacity: u32,
     ) -> Result<SlotQueueLength, StoreError> {
+        let checked = provider.to_owned();
+        let (queue, free) =
+            self.run_query(move |tx| slot::free_slots(tx, &checked, capacity)).await?;
+        if free == 0 {
+            return Ok(queue);
+        }
         let provider = provider.to_owned();
-        self.run_command(move |tx| slot::wake_runs_for_free_slots(tx, &provider, capacity)).await
+        self.run_command(move |tx| {
+            let queue = slot::wake_runs_for_free_slots(tx, &provider, capacity)?;
+            Ok(CommandOutcome::Changed(queue))
+        })
+        .await
     }
 
     async fn slot_queue_position(&self, run: RunId) -> Result<Option<u32>, StoreError> {

@@ -55,7 +55,7 @@ const fn waker_condition(waker: Waker) -> Option<&'static str> {
         Waker::Timer => "EXISTS (SELECT 1 FROM timer t WHERE t.run = h.run)",
         Waker::SandboxQueue => {
             "EXISTS (SELECT 1 FROM timer t WHERE t.run = h.run)
-             OR EXISTS (SELECT 1 FROM sandbox_slot_wait w WHERE w.run = h.run)"
+             OR EXISTS (SELECT 1 FROM sandbox_slot_wait w WHERE w.run = h.run AND w.woken = 0)"
         }
         Waker::BudgetQueue => {
             "EXISTS (SELECT 1 FROM budget_wait w JOIN budget b ON b.root = w.account

@@ -28,6 +28,7 @@ use crate::sqlite::rule::{
 };
 use crate::sqlite::run_row::{SELECT_BATCH_RUNS, select_run_rows_statement};
 use crate::sqlite::schedule::select_due_schedules_sql;
+use crate::sqlite::slot::SELECT_SLOT_QUEUE;
 use crate::sqlite::timer::SELECT_DUE_TIMERS;
 use crate::sqlite::token::{CONSUME_TOKEN, DELETE_EXPIRED_TOKENS, SELECT_TOKEN};
 use crate::sqlite::{connect, schema};
@@ -53,6 +54,29 @@ fn the_queue_of_a_budget_is_read_in_its_order() {
     let head = "SEARCH h USING PRIMARY KEY (run=?)";
     let run = "SEARCH r USING INDEX sqlite_autoindex_run_1 (id=?)";
     check_query_plan(SELECT_QUEUE, &[queue, head, run]);
+}
+
+#[test]
+fn the_queue_for_slots_is_read_from_its_index() {
+    let order = "COVERING INDEX sandbox_slot_wait_order (provider=? AND woken";
+    let steps = [
+        "MATERIALIZE occupied",
+        "CO-ROUTINE (subquery-2)",
+        "COMPOUND QUERY",
+        "LEFT-MOST SUBQUERY",
+        "SEARCH s USING COVERING INDEX sandbox_slot_provider (provider=?)",
+        "SEARCH b USING INDEX sqlite_autoindex_sandbox_1 (sandbox=?)",
+        "SEARCH r USING INDEX sqlite_autoindex_run_1 (id=?)",
+        "UNION ALL",
+        &format!("SEARCH sandbox_slot_wait USING {order}=?)"),
+        "SCAN (subquery-2)",
+        "USE TEMP B-TREE FOR GROUP BY",
+        &format!("SEARCH w USING {order}<?)"),
+        "BLOOM FILTER ON o (agent=?)",
+        "SEARCH o USING AUTOMATIC COVERING INDEX (agent=?) LEFT-JOIN",
+        "USE TEMP B-TREE FOR LAST 4 TERMS OF ORDER BY",
+    ];
+    check_query_plan(SELECT_SLOT_QUEUE, &steps);
 }
 
 #[test]
@@ -99,8 +123,10 @@ fn pruning_lists_active_run_trees_once() {
         "SEARCH h USING INDEX run_head_finished (finished_at<?)",
         "CORRELATED SCALAR SUBQUERY 1",
         "SEARCH o USING COVERING INDEX outbox_run (run=?)",
+        "CORRELATED SCALAR SUBQUERY 2",
+        "SEARCH b USING INDEX sandbox_owner (owner=?)",
         &search_by_id("r"),
-        "LIST SUBQUERY 2",
+        "LIST SUBQUERY 3",
         "SCAN th USING INDEX run_head_open",
         &search_by_id("t"),
         "CREATE BLOOM FILTER",

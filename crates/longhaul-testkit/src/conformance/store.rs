@@ -51,6 +51,7 @@ pub mod repair;
 pub mod request_effect;
 mod rounds;
 pub mod rule;
+pub mod sandbox_queue;
 pub mod sandbox_slot;
 pub mod sandbox_slot_race;
 pub mod schedule;
@@ -240,6 +241,16 @@ macro_rules! each_store_check {
                 a_released_slot_skips_ended_runs
                 queueing_twice_keeps_the_queue_position
             }
+            sandbox_queue {
+                a_slot_is_kept_for_a_woken_run
+                a_woken_run_that_needs_no_slot_passes_it_on
+                a_waiting_run_leaves_the_queue
+                a_run_waits_for_one_provider
+                agents_share_the_slots
+                free_slots_are_offered
+                the_queue_position_is_known
+                the_sandbox_of_an_ended_run_is_updated
+            }
             steer {
                 messages_wait_in_order
                 waiting_messages_are_limited
@@ -249,6 +260,7 @@ macro_rules! each_store_check {
                 thread_messages_keep_their_order
                 blobs_are_found_by_hash
                 sandboxes_are_stored
+                sandboxes_are_listed
                 late_results_are_stored
                 a_worker_lists_its_claimed_runs
                 outbox_items_are_delivered_once
@@ -333,6 +345,7 @@ macro_rules! each_store_check {
                 long_bodies_are_shared_and_round_trip
                 ended_runs_are_pruned_after_retention
                 a_tree_is_pruned_when_all_its_runs_have_ended
+                a_run_is_kept_while_its_sandbox_exists
                 pruning_is_batched
                 unreferenced_blobs_are_pruned
                 long_bodies_are_pruned_with_their_journals

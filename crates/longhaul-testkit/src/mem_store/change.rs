@@ -26,6 +26,7 @@ impl Tx<'_> {
             RowChange::UpdateKey(to) => return self.update_effect_key(run, to),
             RowChange::UpdateScheduling(to) => {
                 let is_queued = to.keeps_run_in_budget_queue();
+                self.update_slot_queue(run, &to);
                 self.set_head(run, to);
                 if !is_queued {
                     self.remove_run_from_budget_queue(run);

@@ -1,7 +1,8 @@
 //! Deletes data after its retention period.
 //!
-//! Not deleted are runs of a tree with an open run, runs with undelivered messages, referenced
-//! blobs, and the run with the newest event: its global sequence number would be reused.
+//! Not deleted are runs of a tree with an open run, runs with undelivered messages, runs with a
+//! sandbox that still exists, referenced blobs, and the run with the newest event: its global
+//! sequence number would be reused.
 
 use std::collections::BTreeSet;
 
@@ -45,11 +46,13 @@ impl Tx<'_> {
         let open: BTreeSet<RunId> = open.map(|(_, head)| head.task.root).collect();
         let undelivered: BTreeSet<RunId> =
             self.tables.outbox.iter().map(|(_, message)| message.run).collect();
+        let existing = self.tables.sandboxes.iter().filter(|(_, row)| !row.state.is_gone());
+        let owners: BTreeSet<RunId> = existing.map(|(_, row)| row.owner).collect();
         let newest = self.tables.last_written_run();
         heads()
             .filter(|(run, _)| Some(**run) != newest)
             .filter(|(_, head)| !open.contains(&head.task.root))
-            .filter(|(run, _)| !undelivered.contains(run))
+            .filter(|(run, _)| !undelivered.contains(run) && !owners.contains(run))
             .filter(|(_, head)| {
                 let finished_at = head.finished_at.unwrap_or(self.now);
                 finished_at.plus(request.runs_older_than) < self.now
@@ -105,7 +108,7 @@ impl Tx<'_> {
         let keys = &mut tables.idempotency_keys;
         keys.remove_where(|_, key| key.until.is_none() && key.runs == [run]);
         tables.sandboxes.remove_where(|_, row| row.owner == run);
-        tables.slot_waits.remove_where(|(_, owner), _| *owner == run);
+        tables.slot_waits.remove(&run);
         tables.spend_waits.remove(&run);
         tables.budget_waits.remove_where(|_, (owner, _)| *owner == run);
     }

@@ -74,7 +74,7 @@ impl Tx<'_> {
             gates.any(|gate| gate.run == run && gate.status == GateStatus::Open)
         };
         let has_timer = || self.tables.timers.iter().any(|(_, timer)| timer.run == run);
-        let is_queued = || self.tables.slot_waits.iter().any(|((_, at), _)| *at == run);
+        let is_queued = || self.tables.slot_waits.get(&run).is_some_and(|wait| !wait.woken);
         let Some(kind) = WaitKind::from_code(reason) else {
             return false;
         };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use longhaul_core::change::{LateToolResult, OutboxRow, SandboxRow, SteerRow, TimerKind, UsageRow};
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{
-    Epoch, GateId, InboxName, LaneKey, ResourceKey, RuleId, RunId, SandboxId, ScheduleName, Seq,
-    ThreadKey, TimerId, WorkerId,
+    AgentName, Epoch, GateId, InboxName, LaneKey, ResourceKey, RuleId, RunId, SandboxId,
+    ScheduleName, Seq, ThreadKey, TimerId, WorkerId,
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::MemoryNote;
@@ -71,7 +71,7 @@ tables! {
     due: (Timestamp, TimerId) => (),
     steers: (RunId, u64) => SteerRow,
     slots: SandboxId => String,
-    slot_waits: (String, RunId) => SlotWait,
+    slot_waits: RunId => SlotWait,
     accounts: RunId => BudgetAccount,
     spend: CapCounterKey => CapCounterRow,
     spend_waits: RunId => SpendWait,
@@ -215,8 +215,12 @@ pub(crate) struct Timer {
 
 #[derive(Debug, Clone)]
 pub(crate) struct SlotWait {
+    pub(crate) provider: String,
+    /// Whether a slot is kept for the run.
+    pub(crate) woken: bool,
     pub(crate) priority: i32,
     pub(crate) since: Timestamp,
+    pub(crate) agent: AgentName,
 }
 
 #[derive(Debug, Clone)]

@@ -227,7 +227,7 @@ impl RecordStore for MemStore {
     }
 
     async fn slot_queue_position(&self, run: RunId) -> StoreResult<Option<u32>> {
-        Ok(self.read_tx(|tx| tx.slot_queue_position(run)))
+        Ok(self.read_tx(|tx| tx.tables.slot_queue_position(run)))
     }
 
     async fn budget_account(&self, root: RunId) -> StoreResult<Option<BudgetAccount>> {

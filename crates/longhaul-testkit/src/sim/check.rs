@@ -12,6 +12,7 @@ mod lost_results;
 mod order;
 mod outcomes;
 mod rules;
+mod sandboxes;
 
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::RunId;
@@ -20,6 +21,7 @@ pub use crate::sim::check::caps::check_caps;
 pub use crate::sim::check::chains::check_chains;
 pub use crate::sim::check::lost_results::check_lost_results;
 pub use crate::sim::check::rules::check_rules;
+pub use crate::sim::check::sandboxes::check_sandboxes;
 
 use crate::sim::SimError;
 use crate::sim::external_world::{ModelCall, ToolEffect};
@@ -55,6 +57,7 @@ pub fn check(history: &SimHistory) -> Result<(), SimError> {
         order::check(entries).map_err(|error| with_run(*run, &error))?;
         outcomes::check(entries).map_err(|error| with_run(*run, &error))?;
         calls::check(entries, &history.effects).map_err(|error| with_run(*run, &error))?;
+        sandboxes::check(entries).map_err(|error| with_run(*run, &error))?;
         budget::check(entries, raises.get(run).copied().unwrap_or_default())
             .map_err(|error| with_run(*run, &error))?;
     }

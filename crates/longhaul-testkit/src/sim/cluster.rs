@@ -16,6 +16,7 @@ use crate::sim::SimError;
 use crate::sim::driver::{DriveProgress, SimServices};
 use crate::sim::driver_factory::{DriverFactory, SimDriver, SimProcess};
 use crate::sim::external_actors;
+use crate::sim::sandboxes::stop_idle_sandboxes;
 
 /// Time without a heartbeat after which a worker counts as dead.
 pub const TTL: Millis = Millis::from_secs(15);
@@ -242,6 +243,7 @@ impl Cluster {
                     self.clock.advance(Millis(1));
                 }
             }
+            has_progress |= stop_idle_sandboxes(&self.services, &mut choose).await?;
             has_progress |= external_actors::fire_due_timers(&self.services).await?;
             for gate in external_actors::open_gates(&self.services).await? {
                 external_actors::answer(&self.services, &gate, round + 1).await?;

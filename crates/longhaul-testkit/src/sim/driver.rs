@@ -40,7 +40,7 @@ use crate::sim::SimError;
 use crate::sim::caps::current_caps;
 use crate::sim::children::{prepare_children, prepare_grading};
 use crate::sim::external_world::{ExternalWorld, ModelCall, ToolEffect};
-use crate::sim::sandboxes::open_sim_sandbox;
+use crate::sim::sandboxes::open_at_provider;
 use crate::sim::script::{PRICING, Script, classify};
 use crate::sim::suspended_calls;
 
@@ -83,6 +83,8 @@ enum DriverStage {
     CallingModel(ModelRequest),
     /// Tool calls are running: the pending calls and the results so far.
     RunningTools(Vec<ToolCallTask>, Vec<ToolCallResult>),
+    /// The sandbox of the run is about to be opened.
+    OpeningSandbox,
     /// An input waits to be committed.
     Committing(RunInput),
 }
@@ -153,6 +155,13 @@ impl ReferenceDriver {
                 self.run_one_tool(pending, results, choose);
                 Ok(DriveProgress::Continue)
             }
+            DriverStage::OpeningSandbox => {
+                let Some(run) = &self.run else { return Ok(DriveProgress::Done) };
+                let provider = &self.services.world.sandboxes;
+                let input = open_at_provider(run, provider, choose).await;
+                self.stage = DriverStage::Committing(input);
+                Ok(DriveProgress::Continue)
+            }
             DriverStage::Committing(input) => self.commit(input).await,
         }
     }
@@ -207,7 +216,7 @@ impl ReferenceDriver {
             EngineStep::StartGrading => {
                 DriverStage::Committing(prepare_grading(run, &self.services.world)?)
             }
-            EngineStep::OpenSandbox => DriverStage::Committing(open_sim_sandbox(run)),
+            EngineStep::OpenSandbox => DriverStage::OpeningSandbox,
             EngineStep::UseTools(tasks) => DriverStage::RunningTools(tasks, Vec::new()),
             EngineStep::Advance => DriverStage::Committing(RunInput::Advance),
             EngineStep::Idle => return Ok(DriveProgress::Done),
@@ -361,6 +370,11 @@ impl ReferenceDriver {
             }
             AppendResult::Refused(AppendRefusalReason::KeyNotHeld) => {
                 self.ctx.forget_taken_keys();
+                self.stage = DriverStage::Committing(input);
+                Ok(DriveProgress::Continue)
+            }
+            AppendResult::Refused(AppendRefusalReason::NoSlot) => {
+                self.ctx.no_sandbox_slot = true;
                 self.stage = DriverStage::Committing(input);
                 Ok(DriveProgress::Continue)
             }

@@ -9,6 +9,8 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::spend_cap::CapCounterKey;
 use longhaul_core::time::Timestamp;
 
+use crate::fake_sandboxes::FakeSandboxes;
+
 /// One effect on the external world.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolEffect {
@@ -35,6 +37,8 @@ pub struct ModelCall {
 /// The external world. Cheap to clone; clones share state.
 #[derive(Debug, Clone, Default)]
 pub struct ExternalWorld {
+    /// Provider of all sandboxes.
+    pub sandboxes: FakeSandboxes,
     state: Arc<Mutex<State>>,
 }
 

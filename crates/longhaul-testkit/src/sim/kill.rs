@@ -14,6 +14,7 @@ use crate::sim::driver::SimServices;
 use crate::sim::driver_factory::DriverFactory;
 use crate::sim::external_actors;
 use crate::sim::external_world::ExternalWorld;
+use crate::sim::sandboxes::stop_idle_sandboxes;
 use crate::sim::scenario::{self, Scenario};
 
 /// Time at which a driver is killed.
@@ -132,6 +133,7 @@ async fn run_until_crash(cluster: &mut Cluster, crash: Crash) -> Result<usize, S
                 .advance(due.duration_since(longhaul_core::time::Clock::now(&cluster.clock)));
             cluster.clock.advance(Millis(1));
         }
+        stop_idle_sandboxes(&cluster.services, &mut choose).await?;
         external_actors::fire_due_timers(&cluster.services).await?;
     }
     Ok(steps)

@@ -85,6 +85,7 @@ pub fn recorded_scenarios() -> Vec<Scenario> {
             in_doubt_policy(),
         ),
         scenario("verified", script(&[&["probe", "put"], &["probe"]], "probed"), plain()),
+        scenario("sandboxed", script(&[&["build", "look"], &["build"]], "built"), plain()),
         scenario("effect_keys", script(&[&["pay", "pay"], &["pay", "put"]], "paid"), plain()),
         scenario("approval", script(&[&["look", "careful", "put"]], "allowed"), guarded()),
         scenario("question", script(&[&["ask_human"], &["look"]], "went left"), plain()),
@@ -128,7 +129,7 @@ fn with_special_policies() -> Vec<Scenario> {
 }
 
 pub fn random_task(rng: &mut SeededRng, run: RunId) -> Result<TaskSpec, IdError> {
-    const TOOLS: [&str; 14] = [
+    const TOOLS: [&str; 17] = [
         "look",
         "look",
         "put",
@@ -143,6 +144,9 @@ pub fn random_task(rng: &mut SeededRng, run: RunId) -> Result<TaskSpec, IdError>
         "report_progress",
         "nonsense",
         "run_agent",
+        "build",
+        "build",
+        "build",
     ];
     let turns = (0..rng.below(5)).map(|_| {
         let calls = (0..=rng.below(3)).map(|_| rng.pick(&TOOLS).to_string());

@@ -150,7 +150,7 @@ pub fn classify(call: &ToolCall) -> ToolCallClassification {
         "look" | "ask_human" | "report_blocked" | "report_progress" | "wait" | "finish"
         | "run_agent" => (EffectClass::Pure, false, None),
         "put" => (EffectClass::Keyed, false, None),
-        "probe" => (EffectClass::Once, true, None),
+        "probe" | "build" => (EffectClass::Once, true, None),
         "tell" => (EffectClass::Once, false, Some(InDoubtPolicy::Tell)),
         _ => (EffectClass::Once, false, None),
     };
@@ -164,13 +164,16 @@ pub fn classify(call: &ToolCall) -> ToolCallClassification {
         can_verify,
         in_doubt,
         may_outlive_worker: false,
-        sandboxed: false,
+        sandboxed: call.name == SANDBOXED_TOOL,
         facts: None,
         outputs: Vec::new(),
         key: (call.name == "pay").then(|| effect_key(&call.input)),
         approvals: Vec::new(),
     }
 }
+
+/// Tool that works in the sandbox of the run.
+pub const SANDBOXED_TOOL: &str = "build";
 
 /// Returns the effect key of a payment. Payments of other runs have the same keys.
 fn effect_key(input: &RawJson) -> EffectKey {

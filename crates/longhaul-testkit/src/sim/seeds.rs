@@ -15,7 +15,7 @@ use crate::mem_store::{BrokenRule, MemStore};
 use crate::sim::SimError;
 use crate::sim::caps::random_caps;
 use crate::sim::check::{
-    SimHistory, check, check_caps, check_chains, check_lost_results, check_rules,
+    SimHistory, check, check_caps, check_chains, check_lost_results, check_rules, check_sandboxes,
 };
 use crate::sim::children::started_runs;
 use crate::sim::cluster::Cluster;
@@ -23,6 +23,7 @@ use crate::sim::driver::SimServices;
 use crate::sim::driver_factory::DriverFactory;
 use crate::sim::external_world::ExternalWorld;
 use crate::sim::rng::SeededRng;
+use crate::sim::sandboxes::stop_idle_sandboxes;
 use crate::sim::{external_actors, scenario};
 
 /// Summary of one history.
@@ -104,6 +105,10 @@ pub async fn run_seed_with(
     let lost_results = check_lost_results(&simulation.cluster.services, &history.journals).await;
     let caps = check_caps(&simulation.cluster.services, &history).await;
     let rules = check_rules(&simulation.cluster.services, &history).await;
+    let sandboxes = match completion {
+        Ok(()) => check_sandboxes(&simulation.cluster.services).await,
+        Err(_) => Ok(()),
+    };
     let chains = check_chains(&simulation.cluster.services, &history).await;
     completion
         .and(consistency)
@@ -112,6 +117,7 @@ pub async fn run_seed_with(
         .and(caps)
         .and(rules)
         .and(chains)
+        .and(sandboxes)
         .map_err(|error| format!("{error}\n{}", history.timeline()))?;
     let events = history.journals.iter().map(|(_, entries)| entries.len()).sum();
     Ok(SimResult { runs: history.journals.len(), events, crashes: simulation.crashes })
@@ -167,6 +173,12 @@ impl Simulation {
             890..905 => {
                 self.crashes += 1;
                 self.cluster.crash(index).await?;
+            }
+            915..935 => {
+                let mut rng = self.rng.clone();
+                let services = &self.cluster.services;
+                stop_idle_sandboxes(services, &mut |bound| rng.below(bound)).await?;
+                self.rng = rng;
             }
             905..915 => {
                 let duration = Millis::from_secs(5 + self.rng.below(30) as u64);

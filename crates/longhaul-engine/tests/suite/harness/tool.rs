@@ -49,6 +49,7 @@ pub(crate) struct ToolTraits {
     pub(crate) is_opaque: bool,
     pub(crate) is_cancel_safe: bool,
     pub(crate) is_unsandboxed: bool,
+    pub(crate) works_in_sandbox: bool,
 }
 
 #[derive(Clone)]
@@ -191,6 +192,10 @@ impl Tool for FakeTool {
 
     fn is_unsandboxed(&self) -> bool {
         self.traits.is_unsandboxed
+    }
+
+    fn works_in_sandbox(&self) -> bool {
+        self.traits.works_in_sandbox
     }
 
     fn rule_match_texts(&self, input: &Value) -> Vec<String> {

@@ -9,16 +9,18 @@ use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::{RunId, ToolName};
 use longhaul_core::message::ToolCall;
 use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::sandbox::SandboxCommand;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_testkit::sim::external_world::ToolEffect;
-use longhaul_testkit::sim::script::classify;
+use longhaul_testkit::sim::script::{SANDBOXED_TOOL, classify};
 use serde_json::{Value, json};
 
 use crate::suite::sim::context::SimContext;
 
 /// Tools with effects that scripts use. `nonsense` does not exist.
-pub(super) const TOOLS: [&str; 7] = ["look", "put", "send", "probe", "tell", "pay", "careful"];
+pub(super) const TOOLS: [&str; 8] =
+    ["look", "put", "send", "probe", "tell", "pay", "careful", SANDBOXED_TOOL];
 
 /// A tool with the properties that scripts declare.
 #[derive(Debug)]
@@ -63,6 +65,10 @@ impl Tool for SimTool {
         vec![self.spec.name.as_str().to_owned()]
     }
 
+    fn works_in_sandbox(&self) -> bool {
+        self.spec.name.as_str() == SANDBOXED_TOOL
+    }
+
     async fn call(&self, _input: Value, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let ToolContext { run, call, epoch, .. } = *ctx;
         let key_run = key_run(ctx);
@@ -70,6 +76,14 @@ impl Tool for SimTool {
         let label = format!("{call}, {}", self.spec.name);
         self.ctx.assert_may_start(run, &label, (key_run == run).then_some(epoch)).await;
         random.yield_some().await;
+        if self.works_in_sandbox() {
+            let Some(sandbox) = &ctx.sandbox else {
+                external.record_violation(format!("{run}: {label} has no sandbox"));
+                return Err(ToolFailure::new("there is no sandbox"));
+            };
+            let exit = sandbox.exec(SandboxCommand::shell("true"), &mut |_, _| {}).await;
+            exit.map_err(|error| ToolFailure::new(error.to_string()))?;
+        }
         let once = !self.class.may_repeat();
         if once && !external.admits(key_run, call, epoch) {
             return Err(ToolFailure::new("another driver made this call"));

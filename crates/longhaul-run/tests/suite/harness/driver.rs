@@ -20,9 +20,9 @@ const STEPS_MAX: usize = 600;
 /// Replies of random models.
 const REPLIES: [&str; 12] = [
     "run_agent/pure {\"agent\": \"reader\", \"input\": \"a\"} + run_agent/pure",
-    "shell/once {\"command\": \"make\"}",
-    "read/pure + write/keyed + shell/once {\"command\": \"rm x\"} + read/pure",
-    "shell/once? {\"command\": \"rm y\"} + send/once!tell",
+    "shell/once@box {\"command\": \"make\"}",
+    "read/pure + write/keyed@box + shell/once@box {\"command\": \"rm x\"} + read/pure",
+    "shell/once?@box {\"command\": \"rm y\"} + send/once!tell",
     "send/once!ask {\"key\": \"k\"} + write/keyed {\"key\": \"k\"} + read/pure",
     "send/once!fail {\"key\": \"k\"}",
     "ask_human/pure {\"question\": \"Which one?\"} + read/pure",
@@ -128,7 +128,7 @@ impl TestRun {
                 let options = (pick.is_multiple_of(2), problem);
                 self.prepared_children(calls.iter().map(String::as_str), options)
             }
-            EngineStep::OpenSandbox => inputs::sandbox_opened(&self.run),
+            EngineStep::OpenSandbox => self.sandbox_input(pick),
             EngineStep::StartGrading => {
                 self.prepared_grading(pick.is_multiple_of(9).then_some("there is no model"))
             }
@@ -180,6 +180,7 @@ impl TestRun {
             self.rows.free_keys_of_other_run();
             return;
         }
+        self.free_slots();
         if self.run.control().people.gates.is_empty() {
             if let Some(WaitReason::Budget(_)) = self.run.control().driver.wait() {
                 self.play("raise money 90000000");

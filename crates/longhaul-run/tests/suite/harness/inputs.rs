@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longhaul_core::event::environment::{MemoryCompacted, SandboxEvent};
+use longhaul_core::event::environment::MemoryCompacted;
 use longhaul_core::event::run::{CompactionModel, RunPrepared};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::tool::{ToolOutput, ToolQuestion, ToolSuspension};
@@ -15,16 +15,14 @@ use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::effect_facts::EffectFacts;
 use longhaul_core::policy::effect_key::EffectKey;
 use longhaul_core::port::model::ModelResponse;
-use longhaul_core::port::sandbox::Isolation;
 use longhaul_core::port::tool::{SuspendedCallWait, SuspendedToolCall};
 use longhaul_core::raw::{Hash, RawJson, StoredText};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, ModelPricing, Price, Usage};
+use longhaul_run::RunInput;
 use longhaul_run::input::{
-    InterruptedReply, ModelReply, PerceptionRefresh, SandboxChange, SandboxPlan, ToolCallResult,
-    ToolCallStatus,
+    InterruptedReply, ModelReply, PerceptionRefresh, ToolCallResult, ToolCallStatus,
 };
-use longhaul_run::{Run, RunInput};
 
 /// Price of all models in these tests.
 pub(crate) const PRICE: Price =
@@ -163,10 +161,11 @@ pub(crate) fn replied(text: &str, calls: &str, stop: StopReason) -> RunInput {
 
 /// Parses a call: `name/class`, `name/class?` if the tool can verify calls, `name/class!tell` for
 /// the tool's in-doubt policy, `name/class~undo` for effect facts, `name/bad` for a call that can't
-/// be made; then its input.
+/// be made; `@box` for a call that works in the sandbox of the run; then its input.
 fn parse_call(call: &str, index: usize) -> (ToolCall, ToolCallClassification) {
     let (head, input) = call.split_once(' ').unwrap_or((call, "{}"));
     let (name, class) = head.split_once('/').unwrap_or((head, "pure"));
+    let (class, sandbox) = class.split_once('@').unwrap_or((class, ""));
     let (class, undo) = class.split_once('~').unwrap_or((class, ""));
     let (class, doubt) = class.split_once('!').unwrap_or((class, ""));
     let input = RawJson::parse(input).unwrap();
@@ -192,7 +191,7 @@ fn parse_call(call: &str, index: usize) -> (ToolCall, ToolCallClassification) {
             _ => None,
         },
         may_outlive_worker: name == "shell",
-        sandboxed: false,
+        sandboxed: sandbox == "box",
         facts: (!undo.is_empty()).then(|| {
             Box::new(EffectFacts { undo: Some(undo.to_owned()), ..EffectFacts::default() })
         }),
@@ -283,15 +282,4 @@ pub(crate) fn class_of(name: &str) -> FailureClass {
 
 pub(crate) fn delivery_of(name: &str) -> SteerDelivery {
     serde_json::from_value(name.into()).unwrap()
-}
-
-/// Returns the input of a driver that opens the sandbox of the run: the plan, or that it runs.
-pub(crate) fn sandbox_opened(run: &Run) -> RunInput {
-    let sandbox = run.control().sandbox.as_deref();
-    if sandbox.is_some_and(|sandbox| sandbox.state.holds_slot()) {
-        let (handle, isolation) = ("box".to_owned(), Isolation::Bubblewrap);
-        return RunInput::SandboxChanged(SandboxChange::Running { handle, isolation });
-    }
-    let event = SandboxEvent { provider: "local".to_owned(), ..SandboxEvent::default() };
-    RunInput::OpenSandbox(Box::new(SandboxPlan { event, capacity: 1 }))
 }

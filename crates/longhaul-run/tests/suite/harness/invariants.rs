@@ -12,11 +12,12 @@ use longhaul_core::policy::gate::GateStatus;
 use longhaul_core::raw::Hash;
 use longhaul_core::usage::BudgetAmount;
 use longhaul_core::wait::WaitReason;
+use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::state::driver::Activity;
 use longhaul_run::{EngineStep, next_engine_step};
 
-use super::TestRun;
 use super::rows::{Head, is_queued, plus};
+use super::{TestRun, sandboxes};
 
 /// Checks everything that must hold after every event of every journal.
 pub(crate) fn check(test_run: &TestRun) {
@@ -25,6 +26,7 @@ pub(crate) fn check(test_run: &TestRun) {
     totals_agree(test_run);
     idle_run_can_wake(test_run);
     driven_run_has_valid_step(test_run);
+    sandboxes::check(test_run);
 }
 
 fn heads_agree(test_run: &TestRun) {
@@ -104,8 +106,10 @@ fn idle_run_can_wake(test_run: &TestRun) {
         WaitReason::Child(child) => {
             test_run.run.control().children.iter().any(|open| open.id == *child)
         }
-        WaitReason::SandboxSlot
-        | WaitReason::Budget(_)
+        WaitReason::SandboxSlot => {
+            test_run.rows.sandboxes.is_queued || !test_run.rows.timers.is_empty()
+        }
+        WaitReason::Budget(_)
         | WaitReason::BudgetHeld
         | WaitReason::Key(_)
         | WaitReason::Worker => true,
@@ -123,7 +127,14 @@ fn driven_run_has_valid_step(test_run: &TestRun) {
         EngineStep::StartChildren(requests) => {
             assert!(!requests.is_empty(), "a step without calls")
         }
-        EngineStep::UseTools(tasks) => assert!(!tasks.is_empty(), "a step without calls"),
+        EngineStep::UseTools(tasks) => {
+            assert!(!tasks.is_empty(), "a step without calls");
+            let is_sandboxed = |task: &ToolCallTask| {
+                task.action == ToolCallAction::Verify && test_run.run.is_call_sandboxed(task.call)
+            };
+            let has_sandbox = test_run.is_sandbox_open() || !tasks.iter().any(is_sandboxed);
+            assert!(has_sandbox, "a call is verified outside of its sandbox: {tasks:?}");
+        }
         EngineStep::AskModel(request) => {
             check_messages(test_run, &request.messages);
             world_is_in_messages(test_run, &request.messages);

@@ -23,6 +23,7 @@ use longhaul_run::state::budget::UsageTotals;
 use longhaul_run::state::control::ControlState;
 
 use super::Author;
+use super::sandboxes::SandboxRows;
 
 /// Scheduling state of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +41,7 @@ pub(crate) enum RowConflict {
     OverBudget(BudgetAccount),
     KeyTaken(ClaimedEffectKey),
     KeyNotHeld,
+    NoSlot,
     Row(&'static str),
 }
 
@@ -100,6 +102,7 @@ pub(crate) struct Rows {
     pub(crate) used: RunUsage,
     pub(crate) remembered: usize,
     pub(crate) keys: BTreeMap<Hash, ClaimedEffectKey>,
+    pub(crate) sandboxes: SandboxRows,
     /// True if the run waits for a key that another run holds.
     waits_for_key: bool,
     /// True if another run has woken this run, which no event says.
@@ -135,6 +138,7 @@ impl Rows {
             used: RunUsage::default(),
             remembered: 0,
             keys: BTreeMap::new(),
+            sandboxes: SandboxRows::default(),
             waits_for_key: false,
             is_woken_by_key: false,
             children: Vec::new(),
@@ -176,6 +180,7 @@ impl Rows {
     }
 
     fn update_scheduling(&mut self, to: &RunSchedulingUpdate) {
+        self.sandboxes.update_queue(to);
         self.has_released_lane = matches!(to, RunSchedulingUpdate::Park { release_lane: true, .. });
         self.head = match to {
             RunSchedulingUpdate::Park { .. } => Head::Parked,
@@ -251,7 +256,7 @@ impl Rows {
             RowChange::AppendThread(row) => self.remembered += row.messages.len(),
             RowChange::CreateRun(new) | RowChange::CreateStep(new) => self.add_child(new.id),
             RowChange::PutBlob(_) | RowChange::PutDefinition(_) => {}
-            other => panic!("the state machine does not make this change yet: {other:?}"),
+            other => return self.sandboxes.change(other),
         }
         Ok(())
     }

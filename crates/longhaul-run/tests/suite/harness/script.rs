@@ -80,6 +80,8 @@ impl TestRun {
                 String::new()
             }
             "raise" => outcome_line(self.raise_budget(raise(rest).unwrap_or_default())),
+            "box" => self.play_box(rest),
+            "idle" => self.change_idle_sandbox(rest),
             "drive" => self.drive(rest.parse().unwrap()),
             "race" => {
                 let (pick, line) = rest.split_once(' ').unwrap();

@@ -89,6 +89,7 @@ impl TestRun {
                 Some(_) => "told".into(),
                 None => "untold".into(),
             },
+            "box" => self.show_sandbox(),
             "model" => self.run.transcript().current_model().to_owned(),
             "cost" => {
                 let totals = self.run.control().totals;

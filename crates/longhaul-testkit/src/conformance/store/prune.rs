@@ -1,6 +1,6 @@
 //! Long bodies, and pruning of old runs, unreferenced blobs and keys.
 
-use longhaul_core::change::{Blob, OutboxRow, RowChange};
+use longhaul_core::change::{Blob, OutboxRow, RowChange, SandboxFilter, SandboxState};
 use longhaul_core::event::Event;
 use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::id::Seq;
@@ -12,7 +12,7 @@ use longhaul_core::raw::Hash;
 use longhaul_core::time::Millis;
 
 use crate::conformance::store::batches::{
-    BatchExt as _, cancel_batch, change_batch, end_batch, events_batch,
+    BatchExt as _, cancel_batch, change_batch, end_batch, events_batch, sandbox_row,
 };
 use crate::conformance::store::fixture::{StoreFixture, TTL, assert_appended, lane_key};
 
@@ -62,6 +62,24 @@ pub async fn ended_runs_are_pruned_after_retention(fixture: StoreFixture) {
     assert_eq!(fixture.harness.records.budget_account(deleted).await.expect("account"), None);
     assert_eq!(fixture.append_outside(deleted, events_batch([])).await, AppendResult::RunNotFound);
     assert_eq!(fixture.journal(open.run).await.len(), 2);
+}
+
+/// A run is kept while one of its sandboxes exists.
+pub async fn a_run_is_kept_while_its_sandbox_exists(fixture: StoreFixture) {
+    let mut owner = fixture.open_and_claim(|_| {}).await;
+    let sandbox = fixture.ids.sandbox();
+    let row = |state| sandbox_row(sandbox, state, owner.run);
+    let (stopped, deleted) = (row(SandboxState::Stopped), row(SandboxState::Deleted));
+    owner.append_ok(end_batch().with_change(RowChange::SetSandbox(stopped))).await;
+    write_newer_run(&fixture).await;
+    fixture.advance(DAY);
+    assert_eq!(prune(&fixture, Millis::ZERO, DAY).await.runs, 0, "its sandbox exists");
+    let records = &fixture.harness.records;
+    let updated = records.update_sandbox_of_ended_run(deleted, SandboxState::Stopped).await;
+    assert!(updated.expect("update"));
+    assert_eq!(prune(&fixture, Millis::ZERO, DAY).await.runs, 1);
+    let all = SandboxFilter { with_gone: true, limit: 9, ..SandboxFilter::default() };
+    assert_eq!(records.list_sandboxes(all).await.expect("sandboxes"), []);
 }
 
 /// A run is kept while any run of its tree is open.

@@ -2,7 +2,8 @@
 //! providers and checkpoints. Budgets and sandbox slots are in their own modules.
 
 use longhaul_core::change::{
-    Blob, LateToolResult, NewThreadMessages, OutboxRow, RowChange, SandboxFilter, SandboxState,
+    Blob, LateToolResult, NewThreadMessages, OutboxRow, RowChange, SandboxFilter, SandboxRow,
+    SandboxState,
 };
 use longhaul_core::checkpoint::RunCheckpoint;
 use longhaul_core::id::{CallId, Seq, ThreadKey};
@@ -95,6 +96,34 @@ pub async fn sandboxes_are_stored(fixture: StoreFixture) {
     }
     let other = open_run(&fixture).await;
     assert_eq!(list(other).await, []);
+}
+
+/// Sandboxes are listed by id: all of them, those that exist, or those of a run.
+pub async fn sandboxes_are_listed(fixture: StoreFixture) {
+    let [one, two] = [open_run(&fixture).await, open_run(&fixture).await];
+    let rows = [
+        sandbox_row(fixture.ids.sandbox(), SandboxState::Running, one),
+        sandbox_row(fixture.ids.sandbox(), SandboxState::Deleted, one),
+        sandbox_row(fixture.ids.sandbox(), SandboxState::Stopped, two),
+        sandbox_row(fixture.ids.sandbox(), SandboxState::Lost, two),
+    ];
+    for row in rows.iter().rev() {
+        let change = RowChange::SetSandbox(row.clone());
+        assert_appended(&fixture.append_outside(row.owner, change_batch(change)).await);
+    }
+    let [running, deleted, stopped, lost] = rows;
+    let list = async |owner, with_gone, after: Option<&SandboxRow>| {
+        let after = after.map(|row| row.event.sandbox);
+        let filter = SandboxFilter { owner, with_gone, after, limit: 2 };
+        fixture.harness.records.list_sandboxes(filter).await.expect("sandboxes")
+    };
+    assert_eq!(list(None, true, None).await, [running.clone(), deleted.clone()]);
+    assert_eq!(list(None, true, Some(&deleted)).await, [stopped.clone(), lost.clone()]);
+    assert_eq!(list(None, false, None).await, [running.clone(), stopped.clone()]);
+    assert_eq!(list(Some(two), true, None).await, [stopped.clone(), lost]);
+    assert_eq!(list(Some(two), true, Some(&stopped)).await.len(), 1);
+    assert_eq!(list(None, false, Some(&running)).await, [stopped]);
+    assert_eq!(list(Some(one), false, None).await, [running]);
 }
 
 /// A worker lists its claimed runs with their last sequence numbers, and no others.
