@@ -121,10 +121,9 @@ impl Longhaul {
     }
 
     fn agent_of_fork(&self, name: &str) -> Result<Arc<Agent>> {
-        let agent = self.get_agent(name).map_err(|suggestion| Error::AgentNotFound {
-            name: name.to_owned(),
-            suggestion,
-        })?;
+        let agent = self
+            .get_agent(name)
+            .map_err(|suggestion| Error::AgentNotFound { name: name.to_owned(), suggestion })?;
         refuse_handler(&agent)?;
         Ok(agent)
     }
