@@ -1,5 +1,6 @@
 //! Tests of forking runs and of comparing them.
 
+use futures_util::FutureExt as _;
 use longhaul_api::fork::{EditedResult, ForkBody, ForkEditBody, RunDiffView};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
@@ -9,7 +10,6 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::records::RecordStore as _;
 use longhaul_engine::Task;
 use longhaul_engine::handle::SubmitOutcome;
-use futures_util::FutureExt as _;
 use serde_json::json;
 
 use crate::suite::harness::model::FakeReply;
@@ -33,9 +33,7 @@ fn engine_with_three_turns(effects: &EffectLog) -> TestEngine {
 
 /// Returns the event with which this turn starts.
 fn turn_start(journal: &[JournalEntry], turn: u32) -> Seq {
-    let is_start = |entry: &&JournalEntry| {
-        matches!(&entry.event, Event::TurnStarted(started) if started.turn == turn)
-    };
+    let is_start = |entry: &&JournalEntry| matches!(&entry.event, Event::TurnStarted(started) if started.turn == turn);
     journal.iter().find(is_start).unwrap().seq
 }
 
@@ -64,7 +62,10 @@ async fn a_fork_repeats_no_effect_and_draws_on_the_same_budget() {
     let view = engine.longhaul.get_run(forked).await.unwrap();
     assert_eq!((view.turns, view.root, view.retry_of), (1, forked, None));
     let from = view.forked_from.unwrap();
-    assert_eq!((from.run, from.through.next(), from.note.as_str()), (origin, before, "another try"));
+    assert_eq!(
+        (from.run, from.through.next(), from.note.as_str()),
+        (origin, before, "another try")
+    );
     // A fork of the fork, and a fork of an open run, have the same account.
     let again = fork(&engine, forked, ForkBody { before, ..ForkBody::default() }).await;
     engine.ended(again).await;
@@ -125,7 +126,8 @@ async fn a_fork_keeps_the_agent_version_unless_it_names_an_agent() {
 
 #[tokio::test]
 async fn an_open_run_is_forked_and_joins_its_lane_but_not_its_thread() {
-    let engine = engine_with([FakeReply::call("ask_human", json!({ "question": "Which?" }))]).start();
+    let engine =
+        engine_with([FakeReply::call("ask_human", json!({ "question": "Which?" }))]).start();
     let mut task = Task::new("tester", "Do it.");
     task.lane = Some(LaneKey::new("a").unwrap());
     task.thread = Some(ThreadKey::new("t").unwrap());
@@ -137,8 +139,7 @@ async fn an_open_run_is_forked_and_joins_its_lane_but_not_its_thread() {
     engine.longhaul.cancel_run(origin, "cli:anna", "").await.unwrap();
     engine.model.set_replies(vec![FakeReply::Text("Done.")]);
     assert_eq!(outcome_text(&engine.ended(forked).await), "Done.");
-    let messages =
-        engine.store.thread_messages(&ThreadKey::new("t").unwrap(), 10).await.unwrap();
+    let messages = engine.store.thread_messages(&ThreadKey::new("t").unwrap(), 10).await.unwrap();
     assert!(messages.is_empty(), "{messages:?}");
 }
 
