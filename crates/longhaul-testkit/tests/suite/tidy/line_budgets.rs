@@ -11,10 +11,10 @@ use super::sources::SourceFile;
 /// Maximum number of source lines of each shipped crate.
 const BUDGETS: &[(&str, usize)] = &[
     ("longhaul", 4_210),
-    ("longhaul-api", 2_870),
-    ("longhaul-cli", 12_220),
+    ("longhaul-api", 3_000),
+    ("longhaul-cli", 12_300),
     ("longhaul-core", 8_200),
-    ("longhaul-engine", 13_900),
+    ("longhaul-engine", 14_040),
     ("longhaul-mcp", 4_680),
     ("longhaul-model", 8_010),
     ("longhaul-project", 8_700),
