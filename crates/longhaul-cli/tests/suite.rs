@@ -28,6 +28,7 @@ mod suite {
     mod exit_codes;
     mod fake_server;
     mod files_cli;
+    mod fork_cli;
     mod gates_cli;
     mod hostile_clone;
     mod hostile_clone_trust;
