@@ -4,6 +4,7 @@
 pub mod agent;
 #[cfg(feature = "client")]
 pub mod client;
+pub mod fork;
 pub mod gate;
 pub mod health;
 pub mod history;

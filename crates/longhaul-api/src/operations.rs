@@ -11,6 +11,7 @@ use longhaul_core::id::{
 };
 
 use crate::agent::{AgentStatsView, AgentView, ChainView};
+use crate::fork::{ForkBody, RunDiffView};
 use crate::gate::{
     AnswerBody, AnswerResponse, GateLinkBody, GateLinkView, GateView, RuleView, SignalGateBody,
 };
@@ -159,6 +160,16 @@ operations! {
         RETRY_RUN = Post "/v1/runs/{id}/retry", Operator, at RunId; Optional EmptyBody => RunView {
             201 "The new run; it is on disk",
             200 "The run that already retries this run"
+        }
+        /// Creates a run that goes on from the start of a turn of another run. Nothing before that turn
+        /// is repeated or paid again, and both runs draw on one budget. The new run keeps the agent
+        /// version of the other run, unless the body names an agent or a model.
+        FORK_RUN = Post once "/v1/runs/{id}/fork", Operator, at RunId; Required ForkBody => RunView {
+            201 "The new run; it is on disk"
+        }
+        /// Compares two runs turn by turn.
+        DIFF_RUNS = Get "/v1/runs/{id}/diff/{other}", Viewer, at (RunId, RunId) => RunDiffView {
+            200 "The differences"
         }
         /// Frees the effect key of a call whose outcome is unknown, so that another call with the key
         /// is made. Who did so is recorded with the run.

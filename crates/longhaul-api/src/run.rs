@@ -16,6 +16,8 @@ use longhaul_core::usage::{MicroUsd, Usage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::fork::ForkedFromView;
+
 /// Numbers of repeated model calls and tool calls of a run, and of takeovers by other workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Retries)]
@@ -108,6 +110,9 @@ pub struct RunView {
     pub batch: Option<BatchId>,
     /// Id of the failed run that this run retries. `None` if the run is not a retry.
     pub retry_of: Option<RunId>,
+    /// Run from which this run was forked. `None` if the run is no fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFromView>,
     /// Chain that this run is a step of. `None` if the run belongs to no chain.
     pub chain: Option<RunChainView>,
     /// Last sandbox in which tools of the run worked. `None` means that no tool has needed one.

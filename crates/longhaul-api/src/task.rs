@@ -9,6 +9,7 @@ use longhaul_core::id::{BatchId, InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::policy::budget::BudgetPatch;
 use longhaul_core::raw::RawJson;
+use longhaul_core::repo::RepoSource;
 use longhaul_core::task::{EarliestStart, RunBatchMode, TaskSource};
 use longhaul_core::time::Timestamp;
 use serde::de::value::MapAccessDeserializer;
@@ -105,6 +106,11 @@ pub struct Task {
     /// the role approver. `None` and `false` leave this to the `auto_approve` of each step.
     #[serde(alias = "autoApprove")]
     pub auto_approve: Option<bool>,
+    /// Git repository whose files the sandbox of the run contains: its URL, or
+    /// `{"url": ..., "rev": ...}` with the branch, tag or commit.
+    #[serde(default, deserialize_with = "deserialize_repo")]
+    #[schema(value_type = Option<RawJson>)]
+    pub repo: Option<RepoSource>,
     // A field that this build does not support is parsed, so that it can be rejected by name
     // instead of being unknown.
     #[schema(ignore)]
@@ -236,6 +242,35 @@ fn serialize_start<S: Serializer>(start: &EarliestStart, serializer: S) -> Resul
         EarliestStart::At(time) => time.serialize(serializer),
         EarliestStart::Now | EarliestStart::AfterBatch => serializer.serialize_none(),
     }
+}
+
+/// Parses a repository: its URL, or an object. `null` means none.
+fn deserialize_repo<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<RepoSource>, D::Error> {
+    struct RepoVisitor;
+
+    impl<'de> Visitor<'de> for RepoVisitor {
+        type Value = Option<RepoSource>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("string or map")
+        }
+
+        fn visit_str<E>(self, url: &str) -> Result<Self::Value, E> {
+            Ok(Some(RepoSource::new(url)))
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+            RepoSource::deserialize(MapAccessDeserializer::new(map)).map(Some)
+        }
+    }
+
+    deserializer.deserialize_any(RepoVisitor)
 }
 
 /// Parses the earliest time at which a task may start. `null` means now.

@@ -9,9 +9,9 @@ use longhaul_engine::clock::SystemClock;
 use crate::exit::Exit;
 use crate::table::JsonArgs;
 use crate::{
-    agents, answer, approve, batch, chains, chaos, config, db, demo, error, export, gates, inbox,
-    keys, lanes, log, ls, mcp, memory, mock_model, models, output, rules, run, run_commands,
-    sandboxes, schedules, server, show, spend, steer, submit, trust, watch, worker,
+    agents, answer, approve, batch, chains, chaos, config, db, demo, diff, error, export, fork,
+    gates, inbox, keys, lanes, log, ls, mcp, memory, mock_model, models, output, rules, run,
+    run_commands, sandboxes, schedules, server, show, spend, steer, submit, trust, watch, worker,
 };
 
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
@@ -73,6 +73,10 @@ commands! {
     Steer(steer::SteerRunCommand),
     #[command(flatten)]
     Runs(run_commands::RunsCommand),
+    /// Goes on from any turn of a run in a new run, perhaps with another model or an edited message
+    Fork(fork::ForkRunCommand),
+    /// Compares two runs turn by turn
+    Diff(diff::DiffRunsCommand),
     /// Lists lanes (runs of one lane execute one at a time), and pauses or resumes a lane
     #[command(after_help = lanes::EXAMPLES)]
     Lanes(lanes::LanesCommand),

@@ -9,6 +9,7 @@ use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::environment::{ChildStarted, GradingVerdict};
 use longhaul_core::event::gate::GateAnswer;
+use longhaul_core::event::run::{ForkEdit, ForkKind};
 use longhaul_core::event::tool::{ToolEnded, ToolKeyTaken};
 use longhaul_core::event::turn::{TurnCompleted, TurnFailed};
 use longhaul_core::failure::FailureClass;
@@ -164,6 +165,22 @@ fn run_event_label_and_text(entry: &JournalEntry) -> Option<(&'static str, Strin
         Event::RunCancelRequested(action) => ("cancel", format!("by {}", action.by)),
         Event::RunRetryScheduled(retry) => {
             ("retry", format!("attempt {} starts in {}", retry.attempt, format_delay(retry.delay)))
+        }
+        Event::RunForked(forked) => {
+            let edited = match forked.edit.as_deref() {
+                None => String::new(),
+                Some(ForkEdit::Message { text, .. }) => {
+                    format!(", with the message: {}", first_line(text))
+                }
+                Some(ForkEdit::Result { call, text }) => {
+                    format!(", with the result of {call}: {}", first_line(text))
+                }
+            };
+            let label = match forked.kind {
+                ForkKind::Retry => "retry",
+                ForkKind::Fork => "fork",
+            };
+            (label, format!("of {} after its event {}{edited}", forked.from, forked.through))
         }
         Event::SteerQueued(steer) => {
             ("message", format!("{}: {}", steer.by, first_line(&steer.text)))

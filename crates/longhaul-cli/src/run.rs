@@ -32,6 +32,7 @@ const EXAMPLES: &str = "Examples:
   longhaul run writer - < task.txt              the task from stdin
   longhaul run --chain full-pipeline \"...\"       plan, implement, review, fix
   longhaul run --chain full-pipeline --step review \"...\"   one step alone
+  longhaul run --chain full-pipeline --repo https://github.com/o/r \"...\"   in a sandbox, to a pull request
   longhaul run writer \"...\" --record=first      record model calls in a cassette
   longhaul run writer \"...\" --replay first      replay it without calling a model
   longhaul run writer \"...\" --ephemeral         keep nothing: no store, no journal, no lock

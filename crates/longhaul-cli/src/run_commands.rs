@@ -119,7 +119,7 @@ pub(crate) struct FreeKeyCommand {
     json: bool,
 }
 
-fn parse_call_id(text: &str) -> Result<CallId, &'static str> {
+pub(crate) fn parse_call_id(text: &str) -> Result<CallId, &'static str> {
     text.parse().map_err(|_| {
         "the id of a call names its turn and its place there, such as t1.1; to list the calls: \
          longhaul show RUN --events"

@@ -1,5 +1,6 @@
 //! One run as a page for people: its status, details and result.
 
+use longhaul_api::fork::ForkedFromView;
 use longhaul_api::run::{GradingVerdictView, RunChainView, RunView, UsageView};
 use longhaul_api::transcript::RunExplanation;
 use longhaul_core::time::Millis;
@@ -86,6 +87,11 @@ fn run_detail_rows(run: &RunView) -> Vec<(&'static str, String)> {
     rows.push(("attempt", format_attempt_number(run)));
     rows.extend(run.retry_of.as_ref().map(|failed_run| {
         ("retry of", format!("{failed_run}, whose turns, tokens, cost and time are not shown here"))
+    }));
+    rows.extend(run.forked_from.as_ref().map(|origin| {
+        let note = if origin.note.is_empty() { "" } else { ": " };
+        let ForkedFromView { run, through, note: text } = origin;
+        ("fork of", format!("{run} up to its event {through}{note}{text}"))
     }));
     let optional = [("lane", &run.lane), ("thread", &run.thread), ("resource", &run.resource)];
     for (name, value) in optional {

@@ -10,6 +10,7 @@ use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::policy::budget::{BudgetPatch, BudgetRaise};
 use longhaul_core::raw::{RawJson, check_json_parses};
+use longhaul_core::repo::RepoSource;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::MicroUsd;
 use longhaul_engine::handle::check_idempotency_key;
@@ -38,6 +39,12 @@ pub(crate) struct TaskArgs {
     /// Run only the step of the chain with this name
     #[arg(long, value_name = "NAME", requires = "chain")]
     pub(crate) step: Option<String>,
+    /// Git repository to work on, as a URL or a path; the sandbox of the run contains a clone of it
+    #[arg(long, value_name = "URL|PATH")]
+    repo: Option<String>,
+    /// Branch, tag or commit of the repository to begin with. Default: the default branch
+    #[arg(long, value_name = "REV", requires = "repo")]
+    rev: Option<String>,
     /// Model to use instead of the agent's model, such as scripted/tidy
     #[arg(long)]
     pub(crate) model: Option<String>,
@@ -159,9 +166,26 @@ impl TaskArgs {
             model: self.model.clone(),
             budget: self.budget(),
             tags: self.tag.clone(),
+            repo: self
+                .repo
+                .as_deref()
+                .map(|repo| parse_repo(repo, self.rev.clone()))
+                .transpose()?,
             ..self.run.build_task(&input)?
         })
     }
+}
+
+/// Parses the repository of a task. A path of an existing folder becomes absolute.
+fn parse_repo(text: &str, rev: Option<String>) -> anyhow::Result<RepoSource> {
+    let url = match std::fs::canonicalize(text) {
+        Ok(path) if path.is_dir() => path.to_string_lossy().into_owned(),
+        Ok(_) | Err(_) => text.to_owned(),
+    };
+    let repo = RepoSource { url, rev };
+    let invalid = |error| CliError::usage_error(format!("--repo: {error}"));
+    repo.check().map_err(invalid)?;
+    Ok(repo)
 }
 
 /// Checks an idempotency key on the command line.

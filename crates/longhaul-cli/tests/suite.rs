@@ -29,6 +29,7 @@ mod suite {
     mod exit_codes;
     mod fake_server;
     mod files_cli;
+    mod fork_cli;
     mod gates_cli;
     mod hostile_clone;
     mod hostile_clone_trust;
@@ -56,6 +57,7 @@ mod suite {
     mod own_run;
     mod parity;
     mod perception_e2e;
+    mod pipeline;
     mod project;
     mod rules_cli;
     mod schedules_cli;

@@ -25,6 +25,7 @@ pub mod port;
 pub mod position;
 pub mod raw;
 pub mod redact;
+pub mod repo;
 pub mod request;
 pub mod sanitize;
 pub mod schedule;

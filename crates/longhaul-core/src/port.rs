@@ -11,6 +11,7 @@ pub mod outbound;
 pub mod queue;
 pub mod records;
 pub mod redact;
+pub mod repositories;
 pub mod sandbox;
 pub mod schedules;
 pub mod store;

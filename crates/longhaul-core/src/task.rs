@@ -10,10 +10,11 @@ use utoipa::ToSchema;
 use crate::chain::PositionInChain;
 use crate::change::SandboxState;
 use crate::event::environment::SandboxEvent;
-use crate::id::{AgentName, BatchId, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
+use crate::id::{AgentName, BatchId, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey};
 use crate::message::Message;
 use crate::policy::RunPolicy;
 use crate::raw::{Hash, RawJson, is_default};
+use crate::repo::RepoSource;
 use crate::time::Timestamp;
 
 /// Specification of a run, stored in its journal when the run is created.
@@ -99,6 +100,8 @@ pub struct TaskSpec {
     pub repo: Option<RepoSource>,
     /// Failed run that this run retries. `None` if this run is no retry.
     pub retry_of: Option<RetriedRun>,
+    /// Run that this run, or the run that it retries, was forked from. `None` if there is none.
+    pub forked_from: Option<Box<ForkOrigin>>,
     /// Principals other than the submitter that added work to the run before it was created:
     /// those of the run that it retries or of its parent, and who made or fired its schedule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -112,15 +115,6 @@ pub struct InheritedSandbox {
     #[serde(flatten)]
     pub event: SandboxEvent,
     pub state: SandboxState,
-}
-
-/// Git repository that a sandbox contains a clone of.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RepoSource {
-    /// URL or absolute path of the repository, without credentials.
-    pub url: String,
-    /// Branch, tag or commit that is checked out. `None` means the default branch.
-    pub rev: Option<String>,
 }
 
 /// Task in an external inbox (a task queue outside of Longhaul), from which a run was created.
@@ -159,6 +153,23 @@ impl RetriedRun {
     }
 }
 
+/// A run that another run, its fork, goes on from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForkOrigin {
+    pub run: RunId,
+    /// Sequence number of the last event that the fork has copied. 1 means that it has copied
+    /// nothing and starts from the beginning.
+    pub through: Seq,
+    /// Root run of the budget account that both runs draw on.
+    pub account: RunId,
+    /// Whether the fork adds its messages to the thread when it completes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub writes_thread: bool,
+    /// Why the run was forked, as given by the caller. Empty if nothing was given.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub note: String,
+}
+
 /// Maximum number of open runs below the root of a tree (a root run and all its descendants). While
 /// it is reached, no child run can start.
 pub const OPEN_DESCENDANTS_MAX: usize = 32;
@@ -168,6 +179,20 @@ impl TaskSpec {
     /// although its parent is the run of the previous step.
     pub const fn is_child(&self) -> bool {
         self.parent.is_some() && self.chain.is_none()
+    }
+
+    /// Returns the root run whose budget account this root run draws on, because it goes on from an
+    /// earlier run. `None` means an account of its own.
+    pub fn earlier_account(&self) -> Option<RunId> {
+        let forked = self.forked_from.as_ref().map(|origin| origin.account);
+        forked.or_else(|| Some(self.retry_of?.first_run_of_task()))
+    }
+
+    /// Returns the thread that the run adds its messages to. `None` for a run without a thread, and
+    /// for a fork that only reads it.
+    pub fn thread_to_write(&self) -> Option<&ThreadKey> {
+        let may_write = self.forked_from.as_ref().is_none_or(|origin| origin.writes_thread);
+        self.thread.as_ref().filter(|_| may_write)
     }
 
     /// Creates a task with default settings.

@@ -6,6 +6,8 @@
 mod answer;
 mod chains;
 mod commands;
+mod diff;
+mod fork;
 mod inboxes;
 mod keys;
 mod lane_busy;

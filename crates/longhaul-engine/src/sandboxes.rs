@@ -19,7 +19,9 @@ use longhaul_run::input::SandboxPlan;
 use tokio::sync::Notify;
 
 use crate::agent::Agent;
+use crate::agent::check::SHELL_TOOL;
 use crate::agent::config::{IsolationLevel, SandboxConfig};
+use crate::tools::registry::ToolRegistry;
 
 /// Label of a sandbox with the store that it belongs to.
 const STORE_LABEL: &str = "longhaul.store";
@@ -214,6 +216,22 @@ impl Agent {
     /// they work on this machine.
     pub fn sandbox_config(&self) -> Option<&SandboxConfig> {
         self.sandbox.as_ref().filter(|sandbox| sandbox.isolation != IsolationLevel::None)
+    }
+
+    /// Returns the agent as it executes runs without a git repository: without the tools that need
+    /// one, and without a sandbox that only runs with a repository have.
+    pub(crate) fn without_repo(mut self: Arc<Self>, tools: &ToolRegistry) -> Arc<Self> {
+        let needs_repo = |name: &str| {
+            let tool = tools.find_tool(name).and_then(|registered| registered.tool.as_ref());
+            tool.is_some_and(|tool| tool.needs_repo())
+        };
+        let loses_sandbox = self.sandbox.as_ref().is_some_and(|sandbox| sandbox.only_for_repo);
+        if loses_sandbox || self.tools.iter().any(|name| needs_repo(name)) {
+            let agent = Arc::make_mut(&mut self);
+            agent.tools.retain(|name| !(needs_repo(name) || loses_sandbox && name == SHELL_TOOL));
+            agent.sandbox = agent.sandbox.take().filter(|_| !loses_sandbox);
+        }
+        self
     }
 }
 

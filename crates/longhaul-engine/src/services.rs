@@ -13,6 +13,7 @@ use longhaul_core::port::context::ContextProvider;
 use longhaul_core::port::model::Model;
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::redact::{NoRedaction, Redact};
+use longhaul_core::port::repositories::{NoRepositories, Repositories};
 use longhaul_core::port::schedules::ScheduleStore;
 use longhaul_core::port::store::{AppendRequest, AppendResult, Store};
 use longhaul_core::port::tool::RunClaimId;
@@ -230,6 +231,8 @@ pub struct Services {
     pub counters: EngineCounters,
     /// Sandbox providers of this process.
     pub sandboxes: SandboxRegistry,
+    /// Access to the git repositories that sandboxes contain clones of.
+    pub repositories: Arc<dyn Repositories>,
     /// Spend caps of the configuration.
     pub caps: SpendCaps,
     /// Agents of this process and its default policies. Set by [`crate::Longhaul::new`].
@@ -286,6 +289,7 @@ impl Services {
             provider_blocks: BlockedProviderCache::default(),
             counters: EngineCounters::default(),
             sandboxes: SandboxRegistry::default(),
+            repositories: Arc::new(NoRepositories),
             caps: SpendCaps::default(),
             agents: AgentDirectory::default(),
         }

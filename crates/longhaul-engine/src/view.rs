@@ -2,6 +2,7 @@
 //! journals.
 
 use longhaul_api::agent::AgentView;
+use longhaul_api::fork::ForkedFromView;
 use longhaul_api::gate::{AnswerView, GateView, RevocationView, RuleView};
 use longhaul_api::run::{
     BudgetView, OutputView, RetryCountsView, RunChainView, RunView, micro_usd_to_usd,
@@ -82,6 +83,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         root: row.root,
         batch: task.batch.map(|position| position.id),
         retry_of: task.retry_of.map(|retried| retried.run),
+        forked_from: task.forked_from.as_deref().map(ForkedFromView::from),
         chain: row.chain.as_ref().map(RunChainView::from),
         sandbox: control
             .sandbox

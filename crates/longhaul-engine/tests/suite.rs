@@ -20,6 +20,7 @@ mod suite {
     mod events;
     mod external_tools;
     mod filters;
+    mod forks;
     mod gates;
     mod harness;
     mod in_doubt;

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use longhaul_core::id::{IdError, InboxName};
 use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::redact::Redact;
+use longhaul_core::port::repositories::Repositories;
 use longhaul_core::port::tool::Tool;
 use longhaul_core::time::Clock;
 use longhaul_engine::agent::check::SHELL_TOOL;
@@ -33,6 +34,7 @@ use longhaul_engine::services::{ContextProviders, ExternalToolSource, ModelResol
 use longhaul_engine::tools::registry::{ToolRegistrationError, ToolRegistry};
 use longhaul_engine::worker::WorkerOptions;
 use longhaul_model::image_source::StoreImageSource;
+use longhaul_tool::git::{GITHUB_TOKEN, GitPushTool, GitRepositories, OpenPullRequestTool};
 use longhaul_tool::{
     FileLocation, ShellTool, crash_probe, file_tools, memory, read_skill_tool, vault_tools,
 };
@@ -90,6 +92,8 @@ pub struct ProjectParts {
     pub tool_source: Arc<dyn ExternalToolSource>,
     /// The context providers of the project.
     pub context_providers: Arc<dyn ContextProviders>,
+    /// Access to git repositories with the credentials of this machine.
+    pub repositories: Arc<dyn Repositories>,
     /// The tools of the project's MCP servers. Must be closed at shutdown.
     pub mcp_tools: Arc<McpTools>,
 }
@@ -102,6 +106,7 @@ pub struct ProjectAssembly {
     config: Config,
     clock: Arc<dyn Clock>,
     outbound: OutboundTools,
+    repositories: Arc<GitRepositories>,
 }
 
 impl ProjectAssembly {
@@ -111,8 +116,10 @@ impl ProjectAssembly {
     /// A tool can't be created, or a setting is invalid.
     pub fn new(config: &Config, clock: &Arc<dyn Clock>) -> Result<Self, AssembleError> {
         let outbound = OutboundTools::new(config, clock).map_err(AssembleError::Setting)?;
-        let tools = build_tools_without_shell(config, clock, &outbound)?;
-        Ok(Self { tools, config: config.clone(), clock: Arc::clone(clock), outbound })
+        let repositories = git_repositories(config, clock);
+        let tools = build_tools_without_shell(config, clock, (&outbound, &repositories))?;
+        let (config, clock) = (config.clone(), Arc::clone(clock));
+        Ok(Self { tools, config, clock, outbound, repositories })
     }
 
     /// Returns the first problem of a tool name in an agent that the program defines.
@@ -135,7 +142,7 @@ impl ProjectAssembly {
         records: Arc<dyn RecordStore>,
         loaded: Option<LoadedAgents>,
     ) -> Result<ProjectParts, AssembleError> {
-        let Self { tools, config, clock, outbound } = self;
+        let Self { tools, config, clock, outbound, repositories } = self;
         let file = McpFile::load(&config);
         // The MCP servers may have been edited while a person was asked for trust.
         let has_current_servers = |loaded: &LoadedAgents| {
@@ -160,6 +167,7 @@ impl ProjectAssembly {
                 outbound.client,
                 clock,
             )),
+            repositories,
             mcp_tools,
         })
     }
@@ -230,7 +238,8 @@ pub fn built_in_tool_registry(
     clock: &Arc<dyn Clock>,
 ) -> Result<ToolRegistry, AssembleError> {
     let outbound = OutboundTools::new(config, clock).map_err(AssembleError::Setting)?;
-    Ok(build_tools_without_shell(config, clock, &outbound)?
+    let repositories = git_repositories(config, clock);
+    Ok(build_tools_without_shell(config, clock, (&outbound, &repositories))?
         .with_built_in_tool(shell_tool(config, clock)?)?)
 }
 
@@ -249,16 +258,32 @@ fn shell_tool(config: &Config, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Tool>, 
     Ok(Arc::new(shell))
 }
 
+/// Returns the access to git repositories. Only the user's own environment and `[secrets]` can set
+/// the token, because the repository of a project may be somebody else's.
+fn git_repositories(config: &Config, clock: &Arc<dyn Clock>) -> Arc<GitRepositories> {
+    let folder = config.data_folder().join("repositories");
+    Arc::new(GitRepositories::new(folder, github_token(config), Arc::clone(clock)))
+}
+
+fn github_token(config: &Config) -> Option<String> {
+    let is_listed = config.secret_names().iter().any(|name| name == GITHUB_TOKEN);
+    let own = config.env.process_var(GITHUB_TOKEN);
+    own.or_else(|| config.env.var(GITHUB_TOKEN).filter(|_| is_listed)).map(str::to_owned)
+}
+
 fn build_tools_without_shell(
     config: &Config,
     clock: &Arc<dyn Clock>,
-    outbound: &OutboundTools,
+    (outbound, repositories): (&OutboundTools, &Arc<GitRepositories>),
 ) -> Result<ToolRegistry, AssembleError> {
     let denied = paths_denied_to_file_tools(config);
     let mut tools = vault_tools(config.data_folder_location().join("vault"), clock.clone())?;
     tools.extend(file_tools(&config.root, denied.clone(), clock.clone())?);
     tools.push(read_skill_tool(&config.root, skills::SKILL_FOLDERS, denied)?);
     tools.extend(outbound.tools.iter().cloned());
+    tools.push(Arc::new(GitPushTool::new(Arc::clone(repositories))?));
+    let client = Arc::clone(&outbound.client);
+    tools.push(Arc::new(OpenPullRequestTool::new(client, github_token(config))?));
     if let Some(file) = config.crash_test_effect_log_path() {
         tools.extend(crash_probe::crash_test_tools(file, clock)?);
     }

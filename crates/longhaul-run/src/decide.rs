@@ -131,7 +131,7 @@ fn record_recovery(decision: &mut Decision<'_>) -> RecordResult {
 
 fn record_preparation(
     decision: &mut Decision<'_>,
-    preparation: Box<RunPrepared>,
+    mut preparation: Box<RunPrepared>,
     blobs: Vec<Blob>,
 ) -> RecordResult {
     record_recovery(decision)?;
@@ -140,6 +140,10 @@ fn record_preparation(
         // A run with a fallback model calls its provider to learn whether it must switch.
         if !preparation.fallbacks.is_empty() {
             decision.ctx.provider_blocked_until = None;
+        }
+        // A fork that is prepared again has its conversation already.
+        if !decision.run.transcript.messages().is_empty() {
+            preparation.initial_messages.clear();
         }
         let active = preparation.perception_active;
         decision.record_event(Event::RunPrepared(preparation))?;

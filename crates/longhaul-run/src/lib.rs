@@ -11,6 +11,7 @@ pub mod commands;
 pub mod decide;
 mod decision;
 pub mod explain;
+pub mod fork;
 pub mod input;
 pub mod next;
 mod policy;

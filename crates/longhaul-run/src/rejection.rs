@@ -1,7 +1,7 @@
 //! Reasons for which a run rejects an input, each with a message for people and a code for
 //! programs. A rejected input changes nothing.
 
-use longhaul_core::id::{CallId, GateId, RuleId, RunId, SteerId};
+use longhaul_core::id::{CallId, GateId, RuleId, RunId, Seq, SteerId};
 use longhaul_core::policy::gate::{AnswerScope, GateStatus};
 use longhaul_core::policy::rule::RememberedApprovalRevocation;
 use longhaul_core::status::Status;
@@ -114,6 +114,19 @@ pub enum Rejection {
     /// The run can't be retried, because it has not failed.
     #[error("only a failed run can be retried, and the status of this run is {}", .0.as_str())]
     NotFailed(Status),
+    /// The run can't be forked from this event, which it does not have.
+    #[error(
+        "the run has no event {seq}: its journal has the events 1 to {last}. To list them: \
+         `longhaul show {run} --events`"
+    )]
+    EventNotFound { run: RunId, seq: Seq, last: Seq },
+    /// The run can't be forked, because the files of its sandbox at that turn are not kept.
+    #[error(
+        "the run {0} has worked in a sandbox, and its files at that turn are not kept. To go on in a \
+         new sandbox without them, use `--fresh-files` (in the API: `\"fresh_files\": true`); the model \
+         is told"
+    )]
+    FilesNotKept(RunId),
     /// The new cap of a budget is below the current one.
     #[error("the budget of {cap} is {current} already, and a raise does not lower it")]
     BudgetNotRaised {
@@ -182,6 +195,8 @@ impl Rejection {
             Self::Empty(_) => "empty",
             Self::InvalidTask(_) => "invalid_task",
             Self::NotFailed(_) => "not_failed",
+            Self::EventNotFound { .. } => "event_not_found",
+            Self::FilesNotKept(_) => "files_not_kept",
             Self::BudgetNotRaised { .. } | Self::NoCapToRaise(_) | Self::TreeBudgetExhausted(_) => {
                 "budget_not_raised"
             }

@@ -138,8 +138,13 @@ impl Run {
         {
             self.transcript.added_task_messages.push(Arc::new(Message::user(text)));
         }
-        if let Event::RunForked(_) = &entry.event {
+        if let Event::RunForked(forked) = &entry.event {
             self.transcript.switch_to_first_model();
+            if let Some(edit) = &forked.edit {
+                let bytes = self.transcript.apply_edit(edit);
+                self.control.transcript_bytes =
+                    self.control.transcript_bytes.saturating_add_signed(bytes);
+            }
             if self.control.has_unusable_reply() {
                 let removed = self.transcript.remove_last_reply();
                 self.control.transcript_bytes -= removed.map_or(0, |reply| reply.estimated_bytes());
@@ -148,6 +153,8 @@ impl Run {
         let messages =
             self.control.apply_event(&entry.event).map_err(|reason| replay_error(entry, reason))?;
         if let Event::RunPrepared(preparation) = &entry.event {
+            // Only a fork is prepared again. Its list of tools is new.
+            self.control.transcript_bytes -= std::mem::take(&mut self.transcript.loaded_bytes);
             self.transcript.apply_preparation(preparation);
             self.perception = PerceptionState::from_event(preparation);
         }

@@ -62,7 +62,7 @@ pub fn new_run_from_task(id: RunId, mut task: TaskSpec) -> Result<NewRun, Reject
     let is_root = task.root == id;
     // Runs of one thread share a memory, so they run one after another, in a lane (a queue that
     // executes one run at a time).
-    if let (true, None, Some(thread)) = (is_root, &task.lane, &task.thread) {
+    if let (true, None, Some(thread)) = (is_root, &task.lane, task.thread_to_write()) {
         let lane = LaneKey::new(format!("thread:{thread}"));
         task.lane = Some(lane.map_err(|error| Rejection::InvalidTask(error.to_string()))?);
     }
@@ -198,7 +198,9 @@ pub fn retry_failed_run(
     let mut new = new_run_from_task(id, task)?;
     new.copied_journal = point.journal_part_to_copy(failed.id());
     if let Some(JournalPrefixCopy { from, through }) = new.copied_journal {
-        let forked = RunForked { from, through, kind: ForkKind::Retry, drops_approvals: true };
+        let kind = ForkKind::Retry;
+        let forked =
+            RunForked { from, through, kind, drops_approvals: true, ..RunForked::default() };
         new.events.push(Event::RunForked(forked));
     }
     let copies_journal = new.copied_journal.is_some();

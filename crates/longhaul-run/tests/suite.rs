@@ -17,6 +17,7 @@ mod suite {
     mod compaction;
     mod crash;
     mod failures;
+    mod forks;
     mod format;
     mod gates;
     mod generators;

@@ -133,6 +133,12 @@ fn add_run_operations(routes: ApiRoutes) -> ApiRoutes {
         .operation(PAUSE_RUN, runs::pause_run)
         .operation(RESUME_RUN, runs::resume_run)
         .operation(RETRY_RUN, runs::retry_run)
+        .operation(FORK_RUN, runs::fork_run)
+        .operation(DIFF_RUNS, |call| async move {
+            let _permit = call.ctx.app.acquire_read_permit().await?;
+            let (run, other) = call.path;
+            Ok(Reply::ok(call.longhaul().diff_runs(run, other).await?))
+        })
         .operation(FREE_EFFECT_KEY, runs::free_effect_key)
 }
 

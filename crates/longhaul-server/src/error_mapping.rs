@@ -169,6 +169,8 @@ const fn rejection_status(refusal: &Rejection) -> StatusAndHint {
         Rejection::AlreadyInState(_) | Rejection::NotPaused(_) | Rejection::RuleRevoked { .. } => {
             conflict("nothing to do")
         }
+        Rejection::EventNotFound { .. } => unprocessable("GET .../events lists the events"),
+        Rejection::FilesNotKept(_) => conflict("send `fresh_files`"),
         Rejection::InvalidState { .. } | Rejection::CallNotRunning(_) | Rejection::NotFailed(_) => {
             conflict("GET the run to see its status")
         }

@@ -5,6 +5,7 @@ mod suite {
     mod bad_input;
     mod chains;
     mod firehose;
+    mod forks;
     mod harness;
     mod idempotency;
     mod inboxes;

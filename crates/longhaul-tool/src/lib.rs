@@ -10,6 +10,7 @@ pub mod crash_probe;
 mod disk_tool;
 mod filename_fold;
 mod files;
+pub mod git;
 mod http_fetch;
 mod interaction;
 mod jsonl;
@@ -34,7 +35,7 @@ pub use shell::ShellTool;
 pub use skill::read_skill_tool;
 
 /// Names of the tools that work in the sandbox of a run, if its agent has one.
-pub const SANDBOX_TOOLS: [&str; 6] =
-    ["edit_file", "list_files", "read_file", "search_files", "shell", "write_file"];
+pub const SANDBOX_TOOLS: [&str; 7] =
+    ["edit_file", "git_push", "list_files", "read_file", "search_files", "shell", "write_file"];
 
 pub use vault::vault_tools;

@@ -5,6 +5,7 @@ mod suite {
     mod command;
     mod context;
     mod files;
+    mod git;
     mod harness;
     mod http_fetch;
     mod interaction;

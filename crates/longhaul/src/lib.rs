@@ -92,6 +92,10 @@ pub use task::Task;
 pub use worker::{FailedTask, Worker, WorkerHandle};
 
 pub use async_trait::async_trait;
+pub use longhaul_api::fork::{
+    DiffSideView, DiffTurnView, EditedResult, FirstDifferenceView, ForkBody, ForkEditBody,
+    ForkedFromView, RunDiffView, TurnDiffView,
+};
 pub use longhaul_api::gate::{AnswerView, GateView, RevocationView, RuleView};
 pub use longhaul_api::lane::LaneView;
 pub use longhaul_api::run::{

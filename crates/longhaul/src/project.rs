@@ -138,6 +138,7 @@ fn open_runtime_with_store_url(
         tool_source: parts.tool_source,
         context_providers: parts.context_providers,
         sandboxes: sandbox_registry(config, &clock),
+        repositories: parts.repositories,
         ..base.services(models, parts.tools)
     };
     let longhaul = base.connect(services, parts.loaded.to_agent_registry(), &settings);

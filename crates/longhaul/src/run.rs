@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
+use longhaul_api::fork::{ForkBody, RunDiffView};
 use longhaul_api::run::{OutputView, RunView, UsageView};
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::steer::SteerDelivery;
@@ -139,6 +140,27 @@ impl RunHandle {
         let outcome = self.longhaul().retry(self.id, DEFAULT_ACTOR).await?;
         let id = outcome.run_ids().first().copied().unwrap_or(self.id);
         Ok(Self { id, ..self.clone() })
+    }
+
+    /// Creates a run that goes on from the start of a turn of this run: that of the event
+    /// `fork.before`. Nothing before the turn is repeated or paid again, and both runs draw on one
+    /// budget.
+    ///
+    /// # Errors
+    /// The run has no such event, the edit fits nothing in the conversation, the files of the run's
+    /// sandbox are not kept, the agent does not exist, or the store failed.
+    pub async fn fork(&self, fork: ForkBody) -> Result<Self, Error> {
+        let outcome = self.longhaul().fork(self.id, fork, DEFAULT_ACTOR, None).await?;
+        let id = outcome.run_ids().first().copied().unwrap_or(self.id);
+        Ok(Self { id, ..self.clone() })
+    }
+
+    /// Compares this run with another run, turn by turn.
+    ///
+    /// # Errors
+    /// The other run does not exist, or the store failed.
+    pub async fn diff(&self, other: RunId) -> Result<RunDiffView, Error> {
+        Ok(self.longhaul().diff_runs(self.id, other).await?)
     }
 
     /// Pauses the run until [`resume`](Self::resume) is called.

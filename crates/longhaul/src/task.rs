@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use longhaul_api::task::ChainChoice;
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
+use longhaul_core::repo::RepoSource;
 use longhaul_core::task::EarliestStart;
 use longhaul_core::time::Timestamp;
 use serde::Serialize;
@@ -57,6 +58,30 @@ impl Task {
     /// submissions return the existing run, also after a crash.
     pub fn idempotency_key(self, key: impl Into<String>) -> Self {
         Self(self.0.with(|task| task.idempotency_key = Some(key.into())))
+    }
+
+    /// Sets the git repository that the sandbox of the run contains a clone of: its URL, or its
+    /// absolute path. The agent needs a sandbox.
+    ///
+    /// ```
+    /// use longhaul::Task;
+    ///
+    /// let task = Task::chain("full-pipeline").input("Add a flag").repo("https://github.com/o/r");
+    /// ```
+    pub fn repo(self, url: impl Into<String>) -> Self {
+        let url = url.into();
+        Self(self.0.with(|task| {
+            let rev = task.repo.take().and_then(|repo| repo.rev);
+            task.repo = Some(RepoSource { url, rev });
+        }))
+    }
+
+    /// Sets the branch, tag or commit of the repository that the work begins with. Default: the
+    /// default branch.
+    pub fn rev(self, rev: impl Into<String>) -> Self {
+        Self(self.0.with(|task| {
+            task.repo.get_or_insert_with(|| RepoSource::new("")).rev = Some(rev.into());
+        }))
     }
 
     /// Sets the model that is used instead of the agent's models.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::FailureClass;
-use crate::id::{Epoch, GateId, RunId, Seq, TimerId, WorkerId};
+use crate::id::{CallId, Epoch, GateId, RunId, Seq, TimerId, WorkerId};
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
 use crate::raw::{RawJson, StoredText, is_default};
@@ -242,7 +242,7 @@ pub struct RunRetried {
 }
 
 /// The events before this one were copied from another run, and the run continues from there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunForked {
     /// Run whose events were copied.
     pub from: RunId,
@@ -254,12 +254,38 @@ pub struct RunForked {
     /// in older journals.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub drops_approvals: bool,
+    /// Principal that forked the run. Empty in a retry, whose task names it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// What was changed in the copied conversation. `None` means nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edit: Option<Box<ForkEdit>>,
+    /// Whether the run is prepared again before its next turn, because its agent or its model differs
+    /// from that of the other run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub prepares_again: bool,
+    /// Whether the other run has used a sandbox, whose files this run does not have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub resets_files: bool,
+}
+
+/// A change in the copied conversation of a fork.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForkEdit {
+    /// Replaces the message with this index in the conversation.
+    Message { index: usize, text: String },
+    /// Replaces the result of a tool call.
+    Result { call: CallId, text: String },
 }
 
 /// Reason why a run starts with the events of another run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForkKind {
     /// The other run failed, and this run retries it.
+    #[default]
     Retry,
+    /// A caller wants to go on from an earlier turn of the other run, perhaps with changes.
+    Fork,
 }

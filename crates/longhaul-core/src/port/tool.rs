@@ -17,6 +17,7 @@ use crate::policy::gate::{GateRule, GateRuleAction};
 use crate::port::image_sink::ImageSink;
 use crate::port::sandbox::Sandbox;
 use crate::raw::RawJson;
+use crate::repo::RepoSource;
 use crate::time::Millis;
 
 /// An action that an agent can perform.
@@ -97,6 +98,12 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
     /// Returns whether calls work in the sandbox of the run, if its agent has one. They then find it
     /// in [`ToolContext::sandbox`].
     fn works_in_sandbox(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the tool works on the git repository of the run. Runs without a repository do
+    /// not have the tool.
+    fn needs_repo(&self) -> bool {
         false
     }
 
@@ -268,6 +275,8 @@ pub struct ToolContext {
     pub rules: Vec<GateRule>,
     /// Running sandbox that the call works in. `None` means that the call works on this machine.
     pub sandbox: Option<Arc<dyn Sandbox>>,
+    /// Git repository that the sandboxes of the run contain a clone of. `None` if the run has none.
+    pub repo: Option<RepoSource>,
     /// Receiver of the call's progress reports.
     pub progress: Arc<dyn Progress>,
     /// Output of the call so far, which is kept if the call is cancelled.
@@ -291,6 +300,7 @@ impl ToolContext {
             skills: Vec::new(),
             rules: Vec::new(),
             sandbox: None,
+            repo: None,
             progress: Arc::new(NoopProgress),
             partial_output: PartialToolOutput::default(),
             images: ImageSink::default(),

@@ -62,6 +62,10 @@ pub struct SandboxConfig {
     /// Persistent disk that is mounted into the sandbox and outlives it. `None` means no such disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<SandboxVolume>,
+    /// Whether only runs with a git repository have the sandbox. Other runs work on this machine,
+    /// without the tools that run commands or need a repository.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub only_for_repo: bool,
     /// Whether the placeholders of secrets are also written to `.env` in the work folder.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub env_file: bool,

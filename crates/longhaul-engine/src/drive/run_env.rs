@@ -79,8 +79,8 @@ pub(crate) struct RunBlocker {
     pub(crate) is_permanent: bool,
 }
 
-/// Returns the version of the agent with which the run was submitted. The inner error is a message
-/// for people.
+/// Returns the version of the agent with which the run was submitted, with the tools that the run
+/// can use. The inner error is a message for people.
 pub(crate) async fn load_run_agent(
     services: &Services,
     run: &Run,
@@ -88,6 +88,10 @@ pub(crate) async fn load_run_agent(
     let task = run.task();
     let version = task.definition;
     let agent = services.definitions.load_agent(&*services.records, version).await?;
+    let agent = agent.map(|agent| match task.repo {
+        Some(_) => agent,
+        None => agent.without_repo(&services.tools),
+    });
     Ok(agent.ok_or_else(|| {
         format!(
             "The definition {version} of agent `{}` is not in the store, or \
@@ -302,6 +306,7 @@ impl RunEnv {
             context: self.injected_context(run),
             thread: run.task().thread.clone(),
             resource: run.task().resource.clone(),
+            repo: run.task().repo.clone(),
             skills: skills.map(|skill| skill.name.clone()).collect(),
             ..ToolContext::new(run.id(), call, epoch)
         }

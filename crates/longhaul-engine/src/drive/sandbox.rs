@@ -23,6 +23,10 @@ use crate::sandboxes::ClaimedSandbox;
 /// counts as stalled.
 const OPEN_TIMEOUT: Millis = Millis::from_secs(5 * 60);
 
+/// Timeout for cloning the repository of the run into a sandbox. A driver that opens and fills a
+/// sandbox for longer than both timeouts would count as stalled.
+const FILL_TIMEOUT: Millis = Millis::from_secs(4 * 60);
+
 /// Opens the sandbox of the run. The returned input says what has changed. `None` if the agent of
 /// the run is not loaded.
 pub(super) async fn open_run_sandbox(ctx: &mut DriveContext) -> Result<Option<RunInput>> {
@@ -54,19 +58,28 @@ pub(super) async fn open_run_sandbox(ctx: &mut DriveContext) -> Result<Option<Ru
             let handle = sandboxes.find_handle(&*provider, &sandbox.event).await?;
             provider.stop(&handle).await
         };
-        match with_timeout(&*clock, stop).await {
+        match with_timeout((&*clock, OPEN_TIMEOUT), stop).await {
             Ok(()) => SandboxChange::Stopped,
             Err(error) => SandboxChange::Failed(error),
         }
     } else {
         let epoch = sandbox.event.earlier_epochs + ctx.session.claim().epoch.0;
         let spec = sandboxes.spec(&config, &sandbox.event);
-        let opened = with_timeout(
-            &*clock,
-            open(&*provider, (&sandbox, &spec), Epoch(epoch), config.env_file),
-        )
-        .await;
-        match opened {
+        let repo = ctx.session.run().task().repo.clone();
+        let repositories = Arc::clone(&ctx.services.repositories);
+        let opening = async {
+            let opening = open(&*provider, (&sandbox, &spec), Epoch(epoch));
+            let opened = with_timeout((&*clock, OPEN_TIMEOUT), opening).await?;
+            let filling = async {
+                if let Some(repo) = &repo {
+                    repositories.clone_to_sandbox(repo, &*opened).await?;
+                }
+                let needs_env = config.env_file && sandbox.state == SandboxState::Creating;
+                if needs_env { write_env_file(&*opened, &spec).await } else { Ok(()) }
+            };
+            with_timeout((&*clock, FILL_TIMEOUT), filling).await.map(|()| opened)
+        };
+        match opening.await {
             Ok(opened) => {
                 let info = opened.info().clone();
                 sandboxes.is_used.store(true, Ordering::Relaxed);
@@ -84,7 +97,6 @@ async fn open(
     provider: &dyn Sandboxes,
     (sandbox, spec): (&RunSandbox, &SandboxSpec),
     epoch: Epoch,
-    has_env_file: bool,
 ) -> Result<Arc<dyn Sandbox>, SandboxError> {
     // The creation of a sandbox without a handle was not answered.
     let opened = match sandbox.event.handle.is_empty() {
@@ -92,20 +104,22 @@ async fn open(
         false => provider.start(&sandbox.event.handle, spec).await?,
     };
     opened.kill_commands_before(epoch).await?;
-    if has_env_file && sandbox.state == SandboxState::Creating {
-        let secrets = spec.secrets.iter();
-        let lines = secrets.map(|secret| format!("{}={}\n", secret.name, secret.placeholder()));
-        let content = lines.collect::<String>();
-        opened.write(&format!("{WORKSPACE}/.env"), content.as_bytes()).await?;
-    }
     Ok(opened)
 }
 
+/// Writes the placeholders of the secrets to `.env` in the work folder.
+async fn write_env_file(sandbox: &dyn Sandbox, spec: &SandboxSpec) -> Result<(), SandboxError> {
+    let secrets = spec.secrets.iter();
+    let lines = secrets.map(|secret| format!("{}={}\n", secret.name, secret.placeholder()));
+    let content = lines.collect::<String>();
+    sandbox.write(&format!("{WORKSPACE}/.env"), content.as_bytes()).await
+}
+
 async fn with_timeout<T>(
-    clock: &dyn Clock,
+    (clock, timeout): (&dyn Clock, Millis),
     work: impl Future<Output = Result<T, SandboxError>>,
 ) -> Result<T, SandboxError> {
     let unavailable =
         |error: crate::panics::GuardError| SandboxError::Unavailable(error.to_string());
-    guard(clock, OPEN_TIMEOUT, work).await.map_err(unavailable)?
+    guard(clock, timeout, work).await.map_err(unavailable)?
 }

@@ -30,7 +30,7 @@ use longhaul_run::{Rejection, Run};
 use crate::agent::{Agent, ChainRegistry};
 use crate::error::{Error, Result, invalid_task};
 use crate::handle::Longhaul;
-use crate::handle::submit::resolve_lane;
+use crate::handle::submit::{check_sandbox_for_repo, resolve_lane};
 use crate::services::Services;
 
 /// Chain of a submitted task, from which the stored steps and the first run are built.
@@ -123,6 +123,9 @@ impl Longhaul {
         }
         share_highest_caps(built.iter_mut().map(|built| &mut built.step.policy.budget));
         let definitions = built.iter().map(|built| built.definition.clone()).collect();
+        if let Some(first) = built.first() {
+            check_sandbox_for_repo(&first.task, built.iter().map(|built| &*built.agent))?;
+        }
         let steps = built.iter().map(|built| built.step.clone()).collect();
         let Some(BuiltChainStep { step, mut task, agent, .. }) = built.into_iter().next() else {
             return Err(Rejection::Empty("a chain").into());

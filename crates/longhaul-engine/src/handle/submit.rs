@@ -166,6 +166,7 @@ impl Longhaul {
             return self.build_chain_run(task, id, batch);
         }
         let (mut spec, agent, definition) = self.build_task_spec(task, id, batch)?;
+        check_sandbox_for_repo(&spec, [&*agent])?;
         spec.lane = resolve_lane(&agent, &spec)?;
         let lane_depth_max = self.services.agents.defaults.lane_depth_max;
         Ok((NewRun { lane_depth_max, ..new_run_from_task(id, spec)? }, vec![definition]))
@@ -250,6 +251,7 @@ impl Longhaul {
             tags: task.tags,
             metadata: task.metadata,
             source: task.source,
+            repo: task.repo,
             ..TaskSpec::new(id, agent.name.clone(), task.input, inbox)
         };
         Ok((spec, definition))
@@ -383,6 +385,9 @@ fn check_task_field_sizes(task: &Task) -> Result<()> {
     if let Some(key) = &task.idempotency_key {
         check_printable_key(key, IDEMPOTENCY_KEY_BYTES_MAX + CALLER_PREFIX_BYTES_MAX)?;
     }
+    if let Some(repo) = &task.repo {
+        repo.check().map_err(|error| Rejection::InvalidTask(error.to_string()))?;
+    }
     for (label, json) in
         [("the actor", &task.actor), ("the links", &task.links), ("the metadata", &task.metadata)]
     {
@@ -390,6 +395,21 @@ fn check_task_field_sizes(task: &Task) -> Result<()> {
         check_text_len(label, bytes, EXTRA_BYTES_MAX)?;
     }
     Ok(())
+}
+
+/// Checks that an agent has a sandbox if the task has a repository, which only sandboxes contain.
+pub(super) fn check_sandbox_for_repo<'a>(
+    task: &TaskSpec,
+    agents: impl IntoIterator<Item = &'a Agent>,
+) -> Result<()> {
+    if task.repo.is_none() || agents.into_iter().any(|agent| agent.sandbox_config().is_some()) {
+        return Ok(());
+    }
+    let agent = &task.agent;
+    invalid_task(format!(
+        "a task with a repository needs an agent with a sandbox, and `{agent}` has none: write \
+         `sandbox: {{ provider: local }}` into its file"
+    ))
 }
 
 /// Checks an idempotency key as its caller gives it: 1 to 255 printable ASCII characters.

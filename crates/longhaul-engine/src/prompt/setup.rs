@@ -272,8 +272,14 @@ impl ChainOutputs {
                 Err(error) => return Err(error),
             };
             let data = output.data.as_ref().map(RawJson::to_value);
-            let output = json!({ "text": output.text, "data": data });
-            let value = json!({ "agent": step.agent.as_str(), "run": run, "output": output });
+            let answer = output.answer.as_ref();
+            let value = json!({
+                "agent": step.agent.as_str(),
+                "run": run,
+                "output": { "text": output.text, "data": data },
+                "note": answer.and_then(|answer| answer.note.as_deref()),
+                "payload": answer.and_then(|answer| answer.payload.as_ref()).map(RawJson::to_value),
+            });
             if outputs.previous.is_none() {
                 outputs.previous = Some((step.name.clone(), value.clone()));
             }
@@ -304,6 +310,15 @@ impl ChainOutputs {
             true => format!("\n\n[{} more bytes are left out]", previous.len() - excerpt.len()),
             false => String::new(),
         };
-        format!("{text}\n\n## Result of the previous step, `{step}`\n\n{excerpt}{omission_note}")
+        let note = value["note"].as_str().map(str::to_owned);
+        let payload = Some(&value["payload"]).filter(|payload| !payload.is_null());
+        let added: Vec<String> = note.into_iter().chain(payload.map(Value::to_string)).collect();
+        let answer = match added.is_empty() {
+            true => String::new(),
+            false => format!("\n\nThe person who approved it added:\n\n{}", added.join("\n\n")),
+        };
+        format!(
+            "{text}\n\n## Result of the previous step, `{step}`\n\n{excerpt}{omission_note}{answer}"
+        )
     }
 }

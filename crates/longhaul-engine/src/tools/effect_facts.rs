@@ -16,8 +16,8 @@ use longhaul_core::event::turn::ToolCallClassification;
 use longhaul_core::id::{CallId, Epoch};
 use longhaul_core::message::{Reply, ToolCall};
 use longhaul_core::policy::effect_facts::{
-    COMPARED_BYTES_MAX, EffectFacts, FileChangeKind, FileContent, FileEffect, PredictedEffects,
-    PredictedFileChange,
+    ANY_HOST, COMPARED_BYTES_MAX, EffectFacts, FileChangeKind, FileContent, FileEffect,
+    PredictedEffects, PredictedFileChange,
 };
 use longhaul_core::port::redact::Redact;
 use longhaul_core::port::sandbox::Sandbox;
@@ -102,7 +102,11 @@ async fn predict_effects(
     let predicted = AssertUnwindSafe(tool.predict_effects(&input, &ctx)).catch_unwind().await;
     let mut predicted = predicted.ok().filter(|effects| *effects != PredictedEffects::default())?;
     if let Some(config) = config {
-        predicted.network = predicted.network.map(|_| config.reachable_hosts());
+        // A command reaches what the sandbox reaches. Other calls know their hosts.
+        let reaches_any = |hosts: &Vec<String>| hosts.iter().any(|host| host == ANY_HOST);
+        if predicted.network.as_ref().is_some_and(reaches_any) {
+            predicted.network = Some(config.reachable_hosts());
+        }
     }
     Some(predicted)
 }

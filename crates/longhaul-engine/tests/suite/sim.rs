@@ -107,6 +107,7 @@ fn spawn_process(sim_services: &driver::SimServices, clock: &SimClock) -> Engine
         counters: EngineCounters::default(),
         caps: SpendCaps::new(sim_services.caps.clone()).unwrap(),
         sandboxes: sandboxes::registry(&ctx),
+        repositories: Arc::new(longhaul_core::port::repositories::NoRepositories),
         agents: AgentDirectory::new(agents, RunPolicyDefaults::default()),
     };
     EngineProcess::new(services, ctx, yielding)

@@ -33,6 +33,7 @@ impl Diagnostics<'_> {
         fields.set("auto_stop", &mut config.auto_stop, Diagnostics::duration);
         fields.set("keep", &mut config.keep, Diagnostics::duration);
         fields.set("volume", &mut config.volume, Diagnostics::parse_volume);
+        fields.set("only_for_repo", &mut config.only_for_repo, Diagnostics::boolean);
         fields.set("env_file", &mut config.env_file, Diagnostics::boolean);
         Some(config)
     }

@@ -114,7 +114,7 @@ fn complete_run(
     closed_by: Option<String>,
 ) -> AdvanceResult {
     let output = RunOutput { answer: concluding.answer, ..concluding.output };
-    if let Some(thread) = decision.run.task.thread.clone() {
+    if let Some(thread) = decision.run.task.thread_to_write().cloned() {
         let tasks = decision.run.transcript.all_task_messages().cloned();
         let messages = tasks.chain([Message::assistant(output.text.as_str())]).collect();
         decision.add_row_change(RowChange::AppendThread(NewThreadMessages { thread, messages }));

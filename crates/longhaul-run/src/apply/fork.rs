@@ -1,10 +1,10 @@
-//! Applies the event that ends the part of a retry's journal that was copied from the failed run.
-//! The retry continues from the last usable state of the failed run.
+//! Applies the event that ends the part of a journal that was copied from another run. A retry
+//! continues from the last usable state of the failed run, a fork from the start of a turn.
 //!
-//! Invariant: completed calls keep their results, and the usage of the failed run still counts.
+//! Invariant: completed calls keep their results, and the usage of the other run still counts.
 
 use longhaul_core::event::environment::GradingVerdict;
-use longhaul_core::event::run::RunForked;
+use longhaul_core::event::run::{ForkKind, RunForked};
 use longhaul_core::id::Epoch;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::status::RunError;
@@ -18,6 +18,11 @@ use crate::state::stage::{ConcludingRunState, Grading, PendingModelCall, RunStag
 
 /// Result given to a call that waited for a child run when the run failed and was retried.
 const CHILD_RUN_LEFT: &str = "the run that had started this child run has failed";
+
+/// Message for the model of a fork whose copied turns have worked in a sandbox.
+const FILES_RESET: &str = "[longhaul] The files were reset: this run continues in a new sandbox, \
+     without the changes that the tool calls above have made to files. Check what exists before you \
+     rely on it, and make the changes again if you need them.";
 
 /// Error codes of runs that fail although their last reply is usable: because of an answer to a gate,
 /// its timeout, or a verdict about the result.
@@ -33,12 +38,13 @@ impl ControlState {
         after_reply && self.stop.failure.as_ref().is_some_and(is_unusable)
     }
 
-    /// Turns the copied state of a failed run into the state of its retry: resets the parts that
-    /// belong to the failed run (its driver, what stopped it, what it asked people) and the counters.
+    /// Turns the copied state of another run into the state of its retry or fork: resets the parts
+    /// that belong to the other run (its driver, what stopped it, what it asked people) and the
+    /// counters.
     pub(super) fn apply_run_forked(&mut self, data: &RunForked) -> ApplyResult {
         let has_unusable_reply = self.has_unusable_reply();
         let unread_grader_note = self.unread_grader_note();
-        self.report_open_children();
+        self.report_open_children(data.kind);
         let earlier = CopiedToolCallOrigin { run: data.from, epochs: self.driver.epoch };
         let new_call = || RunStage::ModelPending(PendingModelCall::default());
         self.stage = match std::mem::replace(&mut self.stage, new_call()) {
@@ -70,13 +76,24 @@ impl ControlState {
         self.driver = DriverState::default();
         self.stop = StopReasons::default();
         self.people = PeopleState::default();
-        // The sandbox still belongs to the failed run.
+        // The sandbox still belongs to the other run.
         self.sandbox = None;
         self.attempt.restart(1, self.totals.active);
         self.retries = RetryCounts::default();
         self.guards.reset_for_retry();
         self.outcome.reset_count();
         self.compaction.last_turns = None;
+        if data.kind == ForkKind::Fork {
+            // The caps of the shared account may have been raised after the copied events.
+            self.budget.caps = self.policy.budget;
+            self.budget.exhausted = None;
+        }
+        if data.resets_files {
+            self.add_report_for_model(FILES_RESET.to_owned());
+        }
+        if data.prepares_again {
+            self.stage = RunStage::default();
+        }
         Ok(unread_grader_note.into_iter().collect())
     }
 }
@@ -93,9 +110,13 @@ fn reset_grading(grading: Grading) -> Grading {
 }
 
 impl ControlState {
-    /// Adds reports for the model about the child runs that the failed run had started in the
-    /// background: the retry is not notified when they end.
-    fn report_open_children(&mut self) {
+    /// Adds reports for the model about the child runs that the other run had started in the
+    /// background: this run is not notified when they end.
+    fn report_open_children(&mut self, kind: ForkKind) {
+        let parent = match kind {
+            ForkKind::Retry => "the failed run before this retry",
+            ForkKind::Fork => "the run that this run was forked from",
+        };
         for OpenChildRun { id, agent, call } in std::mem::take(&mut self.children) {
             // The call itself gets a result that says so, and a grading run is not the model's own.
             if call.is_none()
@@ -104,8 +125,8 @@ impl ControlState {
                 continue;
             }
             self.add_report_for_model(format!(
-                "[longhaul] The child run {id} of agent `{agent}` belongs to the failed run before \
-                 this retry: you are not told when it ends. Start another one if you need its result."
+                "[longhaul] The child run {id} of agent `{agent}` belongs to {parent}: you are not \
+                 told when it ends. Start another one if you need its result."
             ));
         }
     }

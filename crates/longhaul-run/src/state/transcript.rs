@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_core::event::environment::MemoryCompacted;
-use longhaul_core::event::run::RunPrepared;
+use longhaul_core::event::run::{ForkEdit, RunPrepared};
 use longhaul_core::event::turn::PerceptionUpdate;
-use longhaul_core::message::Message;
+use longhaul_core::id::CallId;
+use longhaul_core::message::{Message, Part, ToolResult};
 use longhaul_core::raw::{Hash, RawJson, StoredText};
 use serde::{Deserialize, Serialize};
 
@@ -133,7 +134,42 @@ impl Transcript {
         self.model.clone_from(&preparation.model);
         let models = std::iter::once(&preparation.model).chain(&preparation.fallbacks);
         self.models = models.cloned().collect();
-        self.task_message = preparation.initial_messages.last().cloned().map(Arc::new);
+        self.loaded_tools.clear();
+        let task_message = preparation.initial_messages.last().cloned().map(Arc::new);
+        self.task_message = task_message.or(self.task_message.take());
+    }
+
+    /// Applies a change that a person has made to the conversation that a fork has copied. Returns
+    /// by how many bytes the conversation grows. Does nothing if it has no such message or result.
+    pub(crate) fn apply_edit(&mut self, edit: &ForkEdit) -> i64 {
+        let messages = Arc::make_mut(&mut self.messages);
+        let (edited, text) = match edit {
+            ForkEdit::Message { index, text } => (messages.get_mut(*index), text),
+            ForkEdit::Result { call, text } => {
+                let mut newest_first = messages.iter_mut().rev();
+                (newest_first.find(|message| result_of_call(message, *call).is_some()), text)
+            }
+        };
+        let Some(edited) = edited else { return 0 };
+        let before = edited.clone();
+        match Arc::make_mut(edited) {
+            Message::Results(results) => {
+                let is_edited = |result: &&mut ToolResult| matches!(edit, ForkEdit::Result { call, .. } if *call == result.call);
+                for result in results.iter_mut().filter(is_edited) {
+                    result.content = vec![Part::Text(text.as_str().into())];
+                    result.is_error = false;
+                }
+            }
+            message @ (Message::User(_) | Message::Assistant(_)) => {
+                *message = Message::user(text.as_str());
+            }
+        }
+        let edited = Arc::clone(edited);
+        let task_messages = self.task_message.iter_mut().chain(&mut self.added_task_messages);
+        for task_message in task_messages.filter(|message| **message == before) {
+            task_message.clone_from(&edited);
+        }
+        edited.estimated_bytes().cast_signed() - before.estimated_bytes().cast_signed()
     }
 
     /// Switches the run back to its first model.
@@ -158,6 +194,14 @@ impl Transcript {
         self.dropped += replaced - replaced_summaries;
         self.summaries = self.summaries - replaced_summaries + compacted.summary.len();
         messages.splice(0..replaced, compacted.summary.iter().cloned().map(Arc::new));
+    }
+}
+
+/// Returns the result of a tool call, if the message contains it.
+pub(crate) fn result_of_call(message: &Message, call: CallId) -> Option<&ToolResult> {
+    match message {
+        Message::Results(results) => results.iter().find(|result| result.call == call),
+        Message::User(_) | Message::Assistant(_) => None,
     }
 }
 

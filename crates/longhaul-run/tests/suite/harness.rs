@@ -12,7 +12,7 @@ pub(crate) mod sandboxes;
 pub(crate) mod script;
 pub(crate) mod summary;
 
-use longhaul_core::change::{JournalBatch, RowChange};
+use longhaul_core::change::{JournalBatch, NewRun, RowChange};
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::event::environment::BudgetRaised;
@@ -23,6 +23,7 @@ use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise};
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Timestamp;
+use longhaul_run::fork::{ForkPoint, ForkRequest, fork_run};
 use longhaul_run::submit::{RetryPoint, retry_failed_run};
 use longhaul_run::{DecisionContext, EffectKeyOfOtherCall, Rejection, Run, RunInput, decide};
 
@@ -210,6 +211,33 @@ impl TestRun {
             (rows.account, rows.used) = (self.rows.account, self.rows.used);
         }
         rows.steers.clone_from(&new.steers);
+        self.with_new_run(&new, rows)
+    }
+
+    /// Returns a fork of the run before an event, as a store creates it.
+    pub(crate) fn fork(&self, before: u64, request: ForkRequest) -> Result<Self, Rejection> {
+        let mut point = ForkPoint::before(Seq(before));
+        let mut run = Run::replay(&self.entries[..1]).unwrap();
+        for entry in &self.entries[1..] {
+            point.update_from_entry(&run, entry);
+            run.apply(entry).unwrap();
+        }
+        let id = RunId::from_bits(self.run.id().bits() + 1);
+        let policy =
+            RunPolicy { budget: run.control().budget.caps, ..self.run.task().policy.clone() };
+        let by = "key:boss".to_owned();
+        let request = ForkRequest { by, policy, account: self.run.id(), ..request };
+        let new = fork_run(id, &run, point, request)?;
+        let mut rows = Rows::new(&new.task);
+        let copied = new.copied_journal.map_or(1, |copied| copied.through.0);
+        let totals = Run::replay(&self.entries[..usize::try_from(copied).unwrap()]).unwrap();
+        rows.set_used(totals.control());
+        Ok(self.with_new_run(&new, rows))
+    }
+
+    /// Returns a new run that may have copied a part of the journal of this run.
+    fn with_new_run(&self, new: &NewRun, rows: Rows) -> Self {
+        let id = new.id;
         let through = new.copied_journal.map_or(1, |copied| copied.through.0);
         let copied = self.entries.iter().filter(|entry| (2..=through).contains(&entry.seq.0));
         let copied = copied.map(|entry| JournalEntry { run: id, ..entry.clone() });
@@ -225,9 +253,9 @@ impl TestRun {
         entries.iter_mut().zip(1..).for_each(|(entry, seq)| entry.seq = Seq(seq));
         assert_eq!(entries.last().map(|last| last.seq), Some(new.last_seq()));
         let run = Run::replay(&entries).unwrap();
-        let retry = Self { run, rows, entries, ..self.clone() };
-        invariants::check(&retry);
-        retry
+        let test_run = Self { run, rows, entries, ..self.clone() };
+        invariants::check(&test_run);
+        test_run
     }
 
     /// Simulates the death of the driver and its detection by the store.

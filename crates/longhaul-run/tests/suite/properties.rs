@@ -12,6 +12,7 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::{GateDecision, GateKind};
 use longhaul_core::usage::{BudgetAmount, Usage};
 use longhaul_run::Run;
+use longhaul_run::fork::ForkRequest;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -138,6 +139,34 @@ proptest! {
         check_effects(&test_run)?;
         check_verdicts(&test_run)?;
         check_endings(&test_run)?;
+    }
+
+    #[test]
+    fn a_fork_of_any_prefix_repeats_nothing_and_ends(
+        policy in policies(),
+        script in script_lines(60),
+        more in script_lines(20),
+        before in 1_usize..1_000,
+        prepares_again in any::<bool>(),
+    ) {
+        let origin = played(policy, &script);
+        let before = 1 + before % origin.entries.len();
+        let model = prepares_again.then(|| "scripted/other".to_owned());
+        let request = ForkRequest { fresh_files: true, model, ..ForkRequest::default() };
+        let mut fork = origin.fork(before as u64, request).unwrap();
+        prop_assert_eq!(fork.run.status().as_str(), "pending");
+        prop_assert!(fork.entries.len() <= before.max(2));
+        for line in &more {
+            fork.play(line);
+        }
+        fork.run_to_end();
+        prop_assert!(fork.run.status().is_terminal());
+        prop_assert_eq!(&Run::replay(&fork.entries).unwrap(), &fork.run);
+        let stored = serde_json::to_value(&fork.run).unwrap();
+        prop_assert_eq!(&stored["control"]["transcript_bytes"], fork.run.transcript().estimated_bytes());
+        check_effects(&fork)?;
+        check_verdicts(&fork)?;
+        check_endings(&fork)?;
     }
 
     #[test]

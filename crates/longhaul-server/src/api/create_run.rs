@@ -96,8 +96,21 @@ pub(crate) fn submitted_run_reply(view: RunView) -> Reply<RunView> {
     }
 }
 
-/// Checks the agent, model, context and budget of a task.
+/// Checks that the caller may use the repository of a task. The worker reads it with its own rights
+/// and credentials.
+fn check_repo(ctx: &Context, task: &Task) -> Result<(), Problem> {
+    match &task.repo {
+        Some(repo) if !repo.is_public_url() => ctx.require_role(Role::Admin).map_err(|problem| {
+            let reason = "`repo` is a path, a private address or no https URL";
+            problem.prefixed(reason).with_hint("use an https URL of a public host")
+        }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Checks the agent, model, context, budget and repository of a task.
 fn check_task_agent_and_budget(ctx: &Context, task: &Task) -> Result<(), Problem> {
+    check_repo(ctx, task)?;
     let longhaul = ctx.longhaul();
     let agents = resolve_agents_of_task(ctx, task)?;
     // The process that drives the run may have other keys and models than a command beside it.

@@ -1,7 +1,9 @@
-//! API handlers that list, show, cancel, close, pause, resume and retry runs.
+//! API handlers that list, show, cancel, close, pause, resume, retry and fork runs.
 //!
 //! Invariant: a change is acknowledged only after it is on disk.
 
+use axum::http::StatusCode;
+use longhaul_api::fork::ForkBody;
 use longhaul_api::operation::EmptyBody;
 use longhaul_api::query::{PagedQuery as _, RunsQuery};
 use longhaul_api::run::{CancelBody, FreeKeyBody, FullOrBriefRun, ResumeBody, RunList, RunView};
@@ -108,6 +110,32 @@ pub(crate) async fn retry_run(
     if let SubmitOutcome::Existing(_) = outcome {
         return reply_with_updated_run(&ctx, new).await;
     }
+    let view = longhaul.get_run(new).await.map_err(result_read_problem_after_commit)?;
+    Ok(Reply::created(format!("/v1/runs/{new}"), view))
+}
+
+pub(crate) async fn fork_run(
+    Call { ctx, path: run, body, .. }: Call<RunId, ForkBody>,
+) -> Replied<RunView> {
+    let longhaul = ctx.longhaul();
+    // The process that drives the run may have other keys and models than a command beside it.
+    let checked_model = body.model.as_deref().filter(|_| !ctx.app.state.in_process);
+    if let Some(Err(error)) =
+        checked_model.map(|model| longhaul.services().models.resolve_model_name(Some(model)))
+    {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        return Err(Problem::new(status, error.code(), error.to_string()));
+    }
+    // The conversation is in memory until the fork is created.
+    let _permit = ctx.app.acquire_transcript_permit().await?;
+    let unpriced = longhaul.unpriced_model_of_fork(run, &body, ctx.by()).await?;
+    require_approver_for_unpriced_model(&ctx, unpriced)?;
+    let key = ctx.scoped_idempotency_key()?;
+    let outcome = longhaul.fork(run, body, ctx.by(), key).await?;
+    let Some(&new) = outcome.run_ids().first() else {
+        return Err(Problem::internal_error());
+    };
+    tracing::info!(%run, %new, caller = ctx.by(), "run forked");
     let view = longhaul.get_run(new).await.map_err(result_read_problem_after_commit)?;
     Ok(Reply::created(format!("/v1/runs/{new}"), view))
 }

@@ -70,6 +70,29 @@ async fn an_inline_auto_approve_needs_an_approver() {
 }
 
 #[tokio::test]
+async fn a_repository_that_only_the_worker_can_read_needs_an_admin() {
+    let server = server_with([]).open().await;
+    let approver = server.create_key("boss", Role::Approver).await;
+    let admin = server.create_key("root", Role::Admin).await;
+    let submit = async |repo: Value, key: &str| {
+        let body = json!({ "agent": "tester", "input": "x", "repo": repo });
+        server.send(post("/v1/runs", &body).with_key(key)).await
+    };
+    for url in ["/srv/app", "git@host:app", "https://localhost/app", "http://example.com/app"] {
+        let refused = submit(json!(url), &approver).await;
+        assert_eq!(refused.status, 403, "{}", refused.text());
+    }
+    // These are refused only because the agent has no sandbox.
+    for (repo, key) in [
+        (json!("https://example.com/app"), &approver),
+        (json!({ "url": "/srv/app", "rev": "main" }), &admin),
+    ] {
+        let refused = submit(repo, key).await;
+        assert!(refused.text().contains("needs an agent with a sandbox"), "{}", refused.text());
+    }
+}
+
+#[tokio::test]
 async fn commands_for_an_ended_step_apply_to_its_chain() {
     let question = FakeReply::Call("ask_human", json!({ "question": "Which?" }));
     let server = server_with([question]).start().await;

@@ -175,6 +175,7 @@ impl TestServerBuilder {
             caps: SpendCaps::new(self.caps.clone()).unwrap(),
             agents: AgentDirectory::default(),
             sandboxes: Default::default(),
+            repositories: Arc::new(longhaul_core::port::repositories::NoRepositories),
         }
     }
 

@@ -41,6 +41,7 @@ async fn path_filler(server: &TestServer) -> impl Fn(&str) -> String + use<> {
             _ => "mail",
         };
         path.replace("{id}", id)
+            .replace("{other}", &run)
             .replace("{steer}", &steer)
             .replace("{name}", name)
             .replace("{token}", "none")

@@ -173,8 +173,8 @@ pub(crate) fn create_run(
     for message in &new_run.steers {
         insert_steer(tx, new_run.id, message)?;
     }
-    // A retry uses the budget of the run that it retries.
-    if task.root == new_run.id && task.retry_of.is_none() {
+    // A retry or a fork uses the budget of the run that it goes on from.
+    if task.root == new_run.id && task.earlier_account().is_none() {
         budget::create_budget(tx, new_run.id, &task.policy.budget)?;
     }
     if let EarliestStart::At(at) = task.start {
@@ -264,7 +264,7 @@ fn insert_run_row(
             },
             task.retry_of.map(|retried| retried.run.bytes()),
             tx.now_micros(),
-            task.retry_of.map(|retried| retried.first_run_of_task().bytes()),
+            task.earlier_account().map(RunId::bytes),
             task.chain.as_ref().map(|position| count_to_column(position.step as u64)),
         ],
     )

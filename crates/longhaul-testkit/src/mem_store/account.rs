@@ -134,11 +134,11 @@ impl Tables {
         self.accounts.get(&account).copied()
     }
 
-    /// Returns the root under which the budget account of a run is stored. A retry and its
-    /// descendants use the account of the first run that the retry goes back to.
+    /// Returns the root under which the budget account of a run is stored. A retry or a fork and its
+    /// descendants use the account of the first run that it goes back to.
     pub(crate) fn account_root(&self, run: RunId) -> RunId {
         let root = self.heads.get(&run).map_or(run, |head| head.task.root);
-        let retried = self.heads.get(&root).and_then(|head| head.task.retry_of);
-        retried.map_or(root, |retried| retried.first_run_of_task())
+        let head = self.heads.get(&root);
+        head.and_then(|head| head.task.earlier_account()).unwrap_or(root)
     }
 }

@@ -105,8 +105,8 @@ impl Tx<'_> {
             }
         }
         let start = task.start;
-        // A retry uses the account of the run that it retries.
-        if task.root == id && task.retry_of.is_none() {
+        // A retry or a fork uses the account of the run that it goes on from.
+        if task.root == id && task.earlier_account().is_none() {
             let account = BudgetAccount {
                 cap_micro_usd: task.policy.budget.micro_usd,
                 cap_tokens: task.policy.budget.tokens,

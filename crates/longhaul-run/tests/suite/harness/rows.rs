@@ -19,6 +19,8 @@ use longhaul_core::raw::Hash;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget, Usage};
+use longhaul_run::state::budget::UsageTotals;
+use longhaul_run::state::control::ControlState;
 
 use super::Author;
 use super::sandboxes::SandboxRows;
@@ -143,6 +145,15 @@ impl Rows {
             sent: Vec::new(),
             waits_for: None,
         }
+    }
+
+    /// Sets what the copied events of a fork have used.
+    pub(crate) fn set_used(&mut self, copied: &ControlState) {
+        let UsageTotals { usage, cost, unpriced, active, lost, .. } = copied.totals;
+        self.used = RunUsage { turns: copied.turns, usage, cost, unpriced, active };
+        let tokens = usage.total_tokens();
+        self.account.spent = BudgetAmount { micro_usd: cost, tokens };
+        self.account.lost = lost;
     }
 
     /// Returns whether an author of this kind may write now.

@@ -186,7 +186,8 @@ fn retry_of(fixture: &StoreFixture, failed: RunId, change: impl FnOnce(&mut Task
 fn copy(new: &mut NewRun, from: RunId, through: Seq) {
     new.copied_journal = Some(JournalPrefixCopy { from, through });
     let kind = ForkKind::Retry;
-    new.events.push(Event::RunForked(RunForked { from, through, kind, drops_approvals: true }));
+    let forked = RunForked { from, through, kind, drops_approvals: true, ..RunForked::default() };
+    new.events.push(Event::RunForked(forked));
 }
 
 fn failed_batch() -> longhaul_core::change::JournalBatch {

@@ -49,7 +49,7 @@ fn tasks_of(journals: &[(RunId, Vec<JournalEntry>)]) -> BTreeMap<RunId, &TaskSpe
 /// Returns the run whose account a run uses: its root, or the first run of the root's task.
 fn account_of(task: &TaskSpec, tasks: &BTreeMap<RunId, &TaskSpec>) -> RunId {
     let root = tasks.get(&task.root).copied().unwrap_or(task);
-    root.retry_of.map_or(task.root, |retried| retried.first_run_of_task())
+    root.earlier_account().unwrap_or(task.root)
 }
 
 /// Checks that a run has learned of each of its children's ends once, at most, and of all of them if

@@ -1,0 +1,4 @@
+#!/bin/sh
+set -e
+[ "$(sh greet.sh)" = "Hello." ]
+echo "All tests passed."
