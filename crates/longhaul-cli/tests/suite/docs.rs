@@ -88,7 +88,8 @@ fn check_settings(block: &CodeBlock) {
     let user_folder = home.join(".config/longhaul");
     std::fs::create_dir_all(&user_folder).expect("the folder is created");
     // Some settings are only valid in the user's own file.
-    let at = match block.text.contains("[trust]") {
+    let is_user_file = ["[trust]", "[secrets."].iter().any(|table| block.text.contains(table));
+    let at = match is_user_file {
         true => user_folder,
         false => folder.path().to_owned(),
     };

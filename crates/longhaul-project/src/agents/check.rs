@@ -15,7 +15,9 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
     if agent.prompt.is_empty() {
         notes.push("the agent has no prompt: write one below the front matter".to_owned());
     }
-    for tool in &agent.tools {
+    // Nothing outside of a sandbox without network is changed by its commands.
+    let is_contained = agent.sandbox_config().is_some_and(|sandbox| sandbox.network.is_empty());
+    for tool in agent.tools.iter().filter(|tool| !(is_contained && *tool == "shell")) {
         let is_once = is_once_tool(tool).unwrap_or(true) && !is_declared_repeatable(agent, tool);
         let has_rule = agent.rules.iter().any(|rule| rule_glob_applies_to_tool(&rule.tool, tool));
         if is_once && !has_rule {

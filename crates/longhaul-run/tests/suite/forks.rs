@@ -141,7 +141,7 @@ fn another_model_or_agent_is_prepared_again_with_the_conversation() {
     };
     let model = Some("scripted/novel".to_owned());
     for request in [
-        ForkRequest { model: model.clone(), ..ForkRequest::default() },
+        ForkRequest { model, ..ForkRequest::default() },
         ForkRequest { agent: agent(true), ..ForkRequest::default() },
     ] {
         let fork = origin.fork(9, request.clone()).unwrap();
