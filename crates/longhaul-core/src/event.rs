@@ -15,7 +15,7 @@ pub mod turn;
 use crate::event::environment::{
     BudgetRaised, BudgetReached, BudgetSettled, BudgetWarned, ChainStepStarted, ChildEnded,
     ChildStarted, MemoryCompacted, OutcomeGraded, ProgressReported, RuleAdded, RuleRevoked,
-    RuleUsed, SandboxCommandRun, SandboxEvent, TimerFired,
+    RuleUsed, SandboxCommandRun, SandboxEvent, TimerFired, WorkspaceSaved,
 };
 use crate::event::gate::{GateAnswer, GateExpired, GateNotice, GateRaised};
 use crate::event::run::{
@@ -219,6 +219,8 @@ events! {
     SandboxLost(SandboxEvent) = "sandbox.lost" v 1 format 1 outside Some(RunsToWake::None);
     /// A person ran a command in a sandbox.
     SandboxCommandRun(SandboxCommandRun) = "sandbox.command_run" v 1 format 1 outside Some(RunsToWake::None);
+    /// The files of the sandbox were saved after a turn.
+    WorkspaceSaved(WorkspaceSaved) = "workspace.saved" v 1 format 1 outside None;
     /// The older part of the conversation was replaced by a summary.
     MemoryCompacted(Box<MemoryCompacted>) = "memory.compacted" v 1 format 1 outside None;
     /// The next step of a chain started.

@@ -128,8 +128,8 @@ impl RepoSource {
         let (authority, path) = url.split_once(':')?;
         let (user_info, host) = split_user(authority);
         // `ext::COMMAND` would run a command.
-        let is_scp_like = !path.starts_with(':') && !authority.contains('/');
-        is_scp_like.then_some(Address::Remote { scheme: "ssh", user_info, host, path })
+        let is_scp_syntax = !path.starts_with(':') && !authority.contains('/');
+        is_scp_syntax.then_some(Address::Remote { scheme: "ssh", user_info, host, path })
     }
 }
 

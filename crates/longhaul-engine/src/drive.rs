@@ -23,6 +23,7 @@ mod sandbox;
 mod session;
 mod tool_calls;
 pub(crate) mod truncate;
+mod workspace;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
@@ -41,6 +42,7 @@ use crate::drive::perception::{prepare_run_prompt, refetch_context};
 use crate::drive::sandbox::open_run_sandbox;
 use crate::drive::session::CommitOutcome;
 use crate::drive::tool_calls::run_tool_calls;
+use crate::drive::workspace::save_workspace;
 use crate::error::Result;
 use crate::guard::redaction::Redaction;
 use crate::handle::Longhaul;
@@ -96,6 +98,7 @@ async fn run_drive_loop(services: &Services, assignment: RunAssignment) -> Resul
             EngineStep::Compact(request) => compact_conversation(&mut ctx, request).await?,
             EngineStep::StartChildren(requests) => prepare_child_runs(&mut ctx, requests).await?,
             EngineStep::OpenSandbox => open_run_sandbox(&mut ctx).await?,
+            EngineStep::SaveWorkspace => save_workspace(&mut ctx).await?,
             EngineStep::StartGrading => prepare_grading_run(&ctx)?,
             EngineStep::UseTools(tasks) => run_tool_calls(&mut ctx, tasks).await?,
             EngineStep::Advance => Some(RunInput::Advance),

@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use crate::agent::Agent;
 use crate::agent::check::SHELL_TOOL;
 use crate::agent::config::{IsolationLevel, SandboxConfig};
+use crate::panics::guard;
 use crate::tools::registry::ToolRegistry;
 
 /// Label of a sandbox with the store that it belongs to.
@@ -194,6 +195,16 @@ impl SandboxRegistry {
             secrets: settings.secrets.clone(),
         }
     }
+}
+
+/// Returns the result of work on a sandbox, or an error after this time.
+pub(crate) async fn with_timeout<T>(
+    (clock, timeout): (&dyn Clock, Millis),
+    work: impl Future<Output = Result<T, SandboxError>>,
+) -> Result<T, SandboxError> {
+    let unavailable =
+        |error: crate::panics::GuardError| SandboxError::Unavailable(error.to_string());
+    guard(clock, timeout, work).await.map_err(unavailable)?
 }
 
 /// Returns the name of a sandbox at its provider. It is derived from the id, so that a sandbox whose

@@ -75,6 +75,9 @@ fn advance_run_one_step(decision: &mut Decision<'_>) -> AdvanceResult {
     {
         return Ok(flow);
     }
+    if sandbox::must_save_workspace(&decision.control) {
+        return BREAK;
+    }
     match &decision.control.stage {
         RunStage::New { .. } => park::park_again_until_start(decision),
         RunStage::ModelRunning(_) | RunStage::Ended(_) => BREAK,

@@ -13,6 +13,7 @@ mod tool;
 mod turn;
 
 use longhaul_core::change::SandboxState;
+use longhaul_core::event::steer::{SteerDropped, SteerWithdrawn};
 use longhaul_core::event::{Event, RunsToWake};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::message::Message;
@@ -28,6 +29,11 @@ pub(crate) type ApplyResult = Result<Vec<Message>, &'static str>;
 
 /// Result of applying an event that adds no messages to the conversation.
 const NO_MESSAGES: ApplyResult = Ok(Vec::new());
+
+/// Message for the model when a new sandbox has not all files that its calls have changed.
+const FILES_RESET: &str = "[longhaul] The files were reset: this run continues in a new sandbox, in \
+     which changes are missing that the tool calls above have made to files. Check what exists \
+     before you rely on it, and make the changes again if you need them.";
 
 /// Returns whether the event counts as progress, which resets the number of crashes: a turn or a
 /// call has ended, or the run is parked.
@@ -123,8 +129,7 @@ impl ControlState {
             Event::GateWithdrawn(data) => self.apply_gate_withdrawn(data),
             Event::SteerQueued(data) => self.apply_steer_queued(data),
             Event::SteerChanged(data) => self.apply_steer_changed(data),
-            Event::SteerWithdrawn(data) => self.remove_steer(data.steer),
-            Event::SteerDropped(data) => self.remove_steer(data.steer),
+            Event::SteerWithdrawn(_) | Event::SteerDropped(_) => self.apply_removed_steer(event),
             Event::SteerDelivered(data) => return self.apply_steer_delivered(data),
             Event::TimerFired(data) => self.apply_timer_fired(data),
             Event::ChildStarted(data) => return self.apply_child_started(data),
@@ -133,8 +138,7 @@ impl ControlState {
             Event::BudgetWarned(data) => return self.apply_budget_warned(data),
             Event::BudgetReached(data) => self.budget.exhausted = Some(*data),
             Event::BudgetRaised(data) => self.budget.raise(data.raise),
-            Event::RuleAdded(data) => self.apply_rule_added(data),
-            Event::RuleRevoked(data) => self.people.approvals.retain(|rule| rule.rule != data.rule),
+            Event::RuleAdded(_) | Event::RuleRevoked(_) => self.apply_changed_rule(event),
             Event::MemoryCompacted(data) => return self.apply_memory_compacted(data),
             Event::SandboxCreating(data) => self.apply_sandbox(data, SandboxState::Creating),
             Event::SandboxStarting(data) => self.apply_sandbox(data, SandboxState::Starting),
@@ -143,6 +147,7 @@ impl ControlState {
             Event::SandboxStopped(data) => self.apply_sandbox(data, SandboxState::Stopped),
             Event::SandboxDeleted(data) => self.apply_sandbox(data, SandboxState::Deleted),
             Event::SandboxLost(data) => self.apply_sandbox(data, SandboxState::Lost),
+            Event::WorkspaceSaved(data) => self.workspace.apply(&data.files),
             Event::RunForked(data) => return self.apply_run_forked(data),
             Event::ToolProgress(_)
             | Event::RuleUsed(_)
@@ -153,6 +158,24 @@ impl ControlState {
             | Event::SandboxCommandRun(_) => {}
         }
         NO_MESSAGES
+    }
+
+    /// Removes the queued message that was withdrawn or dropped.
+    fn apply_removed_steer(&mut self, event: &Event) {
+        if let Event::SteerWithdrawn(SteerWithdrawn { steer, .. })
+        | Event::SteerDropped(SteerDropped { steer, .. }) = event
+        {
+            self.remove_steer(*steer);
+        }
+    }
+
+    /// Adds the approval that was remembered, or removes the one that was revoked.
+    fn apply_changed_rule(&mut self, event: &Event) {
+        if let Event::RuleAdded(data) = event {
+            self.apply_rule_added(data);
+        } else if let Event::RuleRevoked(data) = event {
+            self.people.approvals.retain(|rule| rule.rule != data.rule);
+        }
     }
 
     /// Records that the soft or the hard timeout of the attempt has passed.

@@ -89,6 +89,10 @@ pub fn decide(run: &Run, input: RunInput, ctx: DecisionContext) -> Result<Journa
             sandbox::record_sandbox_change(d, change)?;
             advance_run(d)?;
         }
+        RunInput::WorkspaceSaved(files, blobs) => {
+            sandbox::record_saved_workspace(d, files, blobs)?;
+            advance_run(d)?;
+        }
         RunInput::Recover => record_recovery(d)?,
         RunInput::CrashLoop => block_stuck_run(d, &crash_loop_message(&run.control), &[])?,
         RunInput::MissingDependency(message) => postpone_or_block(d, &message)?,

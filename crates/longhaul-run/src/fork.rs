@@ -44,6 +44,13 @@ struct TurnStart {
     has_used_sandbox: bool,
 }
 
+impl TurnStart {
+    fn has_snapshot(&self) -> bool {
+        let workspace = &self.run.control.workspace;
+        workspace.is_saved() && workspace.commit.is_some()
+    }
+}
+
 /// What a fork changes.
 #[derive(Debug, Clone, Default)]
 pub struct ForkRequest {
@@ -176,8 +183,12 @@ pub fn fork_run(
     }
     check_edit_size(request.edit.as_ref())?;
     let start = point.start.as_ref();
-    let has_used_sandbox = start.is_some_and(|start| start.has_used_sandbox);
-    let resets_files = has_used_sandbox || origin.task().sandbox.is_some();
+    let resets_files = match start {
+        // A sandbox of an earlier step of the chain is only in a snapshot of this run.
+        Some(start) if origin.task().sandbox.is_some() => !start.has_snapshot(),
+        Some(start) => start.has_used_sandbox && !start.run.control.workspace.is_saved(),
+        None => origin.task().sandbox.is_some(),
+    };
     if resets_files && !request.fresh_files {
         return Err(Rejection::FilesNotKept(from));
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use longhaul_core::change::{Blob, NewRun};
-use longhaul_core::event::environment::{MemoryCompacted, SandboxEvent};
+use longhaul_core::event::environment::{MemoryCompacted, SandboxEvent, SavedFiles};
 use longhaul_core::event::run::{RunControlRequest, RunPrepared};
 use longhaul_core::event::tool::{ToolOutput, ToolProgress, ToolVerified};
 use longhaul_core::event::turn::{OutputCheckResult, ToolCallClassification};
@@ -75,6 +75,9 @@ pub enum RunInput {
     /// The engine has opened the sandbox of the run, has failed to, or has found out that it is
     /// gone.
     SandboxChanged(SandboxChange),
+    /// The engine has saved the files of the sandbox, or could not. The blobs are the contents that
+    /// a snapshot refers to by hash: its pack and its diff.
+    WorkspaceSaved(SavedFiles, Vec<Blob>),
     /// Drivers (async tasks that executed the run) have died too often without progress in between.
     CrashLoop,
     /// A dependency of the run is missing. The message says what to configure.

@@ -14,7 +14,7 @@ use longhaul_core::time::Timestamp;
 use crate::advance::children::startable_children;
 use crate::advance::conclude::has_ungraded_result;
 use crate::advance::runtime_message::needs_perception_refresh;
-use crate::advance::sandbox::must_open_sandbox;
+use crate::advance::sandbox::{must_open_sandbox, must_save_workspace};
 use crate::advance::start_wait;
 use crate::decide::decide;
 use crate::decision::DecisionContext;
@@ -41,6 +41,8 @@ pub enum EngineStep {
     StartChildren(Vec<ChildRunRequest>),
     /// Open the sandbox of the run. Nothing is recorded yet about the calls that need it.
     OpenSandbox,
+    /// Save the files of the open sandbox. Nothing is recorded about it yet.
+    SaveWorkspace,
     /// Prepare the run that grades the result. Nothing is recorded about it yet.
     StartGrading,
     /// Let the model summarize the older part of this conversation. The event that starts the model
@@ -113,6 +115,7 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
         }
         RunStage::New { .. } if can_be_prepared(run, now) => EngineStep::Prepare,
         _ if has_due_events(run, now) => EngineStep::Advance,
+        _ if must_save_workspace(control) => EngineStep::SaveWorkspace,
         // Child runs must be started, or a call in doubt must be verified.
         RunStage::ToolsRunning(tools) => children_or_tools_step(run, &tools.calls),
         RunStage::ModelPending(pending) if needs_perception_refresh(control, pending) => {

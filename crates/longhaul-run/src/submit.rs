@@ -199,8 +199,14 @@ pub fn retry_failed_run(
     new.copied_journal = point.journal_part_to_copy(failed.id());
     if let Some(JournalPrefixCopy { from, through }) = new.copied_journal {
         let kind = ForkKind::Retry;
-        let forked =
-            RunForked { from, through, kind, drops_approvals: true, ..RunForked::default() };
+        let forked = RunForked {
+            from,
+            through,
+            kind,
+            drops_approvals: true,
+            resets_files: !failed.control.workspace.is_saved(),
+            ..RunForked::default()
+        };
         new.events.push(Event::RunForked(forked));
     }
     let copies_journal = new.copied_journal.is_some();

@@ -83,7 +83,7 @@ fn a_task_becomes_a_pushed_branch_after_two_approvals() {
 
 #[test]
 fn a_repository_needs_a_sandbox_and_an_address_without_a_password() {
-    let project = Project::new();
+    let project = pipeline_project();
     let error = project.run(&["run", "plain", "x", "--repo", "."], 2);
     assert!(error.err.contains("needs an agent with a sandbox"), "{error:?}");
     let error = project.run(&["run", "plan", "x", "--repo", "https://a:b@host/r"], 2);

@@ -295,6 +295,7 @@ const TABLES: &[(&str, &[KeyCase])] = &[
             ("keep", "2m", Applied),
             ("volume", "{ name: a, path: /a }", Applied),
             ("env_file", "true", Applied),
+            ("only_for_repo", "true", Applied),
         ],
     ),
     ("sandbox: { volume: { @, path: /a } }", &[("name", "a", Applied)]),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AgentName, CallId, RuleId, RunId, SandboxId, TimerId};
 use crate::message::Message;
 use crate::policy::budget::{BudgetCap, BudgetRaise};
+use crate::policy::effect_facts::FileEffect;
 use crate::policy::gate::{AnswerScope, RulePattern};
 use crate::port::sandbox::Isolation;
 use crate::raw::{BlobRef, is_default};
@@ -211,6 +212,48 @@ pub struct SandboxCommandRun {
     pub command: Vec<String>,
     /// Principal that ran the command.
     pub by: String,
+}
+
+/// The files of the sandbox were compared with the last snapshot of them, after a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkspaceSaved {
+    /// Number of the turn after which the files were saved.
+    pub turn: u32,
+    #[serde(flatten)]
+    pub files: SavedFiles,
+}
+
+/// What was saved of the files of a sandbox.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum SavedFiles {
+    /// The files are the same as in the last snapshot.
+    Unchanged,
+    Snapshot(Box<WorkspaceSnapshot>),
+    /// Nothing was saved, for this reason.
+    Skipped {
+        reason: String,
+    },
+}
+
+/// Files of a sandbox, as a git commit that builds on earlier snapshots of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkspaceSnapshot {
+    /// Commit whose tree has the files.
+    pub commit: String,
+    /// Git pack with the objects that neither an earlier snapshot of the run nor the clone of its
+    /// repository has.
+    pub pack: BlobRef,
+    /// Files that differ from the last snapshot. Bounded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<FileEffect>,
+    /// Number of further files that differ.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub more_files: usize,
+    /// Start of the difference from the last snapshot, as a unified diff. `None` means no
+    /// difference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<BlobRef>,
 }
 
 /// The older part of the conversation was replaced by a summary. The journal still contains the

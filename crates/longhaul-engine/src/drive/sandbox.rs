@@ -8,16 +8,21 @@ use std::sync::atomic::Ordering;
 
 use longhaul_core::change::SandboxState;
 use longhaul_core::id::Epoch;
-use longhaul_core::port::sandbox::{Sandbox, SandboxError, SandboxSpec, Sandboxes, WORKSPACE};
-use longhaul_core::time::{Clock, Millis};
-use longhaul_run::RunInput;
+use longhaul_core::port::sandbox::{
+    Sandbox, SandboxError, SandboxSecret, SandboxSpec, Sandboxes, WORKSPACE,
+};
+
+use longhaul_core::time::Millis;
 use longhaul_run::input::SandboxChange;
 use longhaul_run::state::sandbox::RunSandbox;
+use longhaul_run::{Run, RunInput};
 
+use crate::agent::config::SandboxConfig;
 use crate::drive::context::DriveContext;
+use crate::drive::workspace::{read_packs, restore_workspace, start_workspace};
 use crate::error::Result;
-use crate::panics::guard;
-use crate::sandboxes::ClaimedSandbox;
+use crate::sandboxes::{ClaimedSandbox, with_timeout};
+use crate::services::Services;
 
 /// Timeout for creating, starting or stopping a sandbox. Shorter than the time after which a driver
 /// counts as stalled.
@@ -65,17 +70,26 @@ pub(super) async fn open_run_sandbox(ctx: &mut DriveContext) -> Result<Option<Ru
     } else {
         let epoch = sandbox.event.earlier_epochs + ctx.session.claim().epoch.0;
         let spec = sandboxes.spec(&config, &sandbox.event);
+        let is_new = sandbox.state == SandboxState::Creating;
+        let files = match is_new {
+            true => {
+                InitialFiles::of_new_sandbox((&ctx.services, ctx.session.run()), &config, &spec)
+                    .await?
+            }
+            false => InitialFiles::default(),
+        };
         let repo = ctx.session.run().task().repo.clone();
         let repositories = Arc::clone(&ctx.services.repositories);
         let opening = async {
             let opening = open(&*provider, (&sandbox, &spec), Epoch(epoch));
             let opened = with_timeout((&*clock, OPEN_TIMEOUT), opening).await?;
+            let opened = ClaimedSandbox::new(opened, Epoch(epoch), Arc::clone(&clock));
             let filling = async {
+                // An earlier driver may have died during the clone.
                 if let Some(repo) = &repo {
-                    repositories.clone_to_sandbox(repo, &*opened).await?;
+                    repositories.clone_to_sandbox(repo, &opened).await?;
                 }
-                let needs_env = config.env_file && sandbox.state == SandboxState::Creating;
-                if needs_env { write_env_file(&*opened, &spec).await } else { Ok(()) }
+                files.write(&opened).await
             };
             with_timeout((&*clock, FILL_TIMEOUT), filling).await.map(|()| opened)
         };
@@ -83,7 +97,7 @@ pub(super) async fn open_run_sandbox(ctx: &mut DriveContext) -> Result<Option<Ru
             Ok(opened) => {
                 let info = opened.info().clone();
                 sandboxes.is_used.store(true, Ordering::Relaxed);
-                ctx.sandbox = Some(Arc::new(ClaimedSandbox::new(opened, Epoch(epoch), clock)));
+                ctx.sandbox = Some(Arc::new(opened));
                 SandboxChange::Running { handle: info.handle, isolation: info.isolation }
             }
             Err(error) => SandboxChange::Failed(error),
@@ -107,19 +121,42 @@ async fn open(
     Ok(opened)
 }
 
-/// Writes the placeholders of the secrets to `.env` in the work folder.
-async fn write_env_file(sandbox: &dyn Sandbox, spec: &SandboxSpec) -> Result<(), SandboxError> {
-    let secrets = spec.secrets.iter();
-    let lines = secrets.map(|secret| format!("{}={}\n", secret.name, secret.placeholder()));
-    let content = lines.collect::<String>();
-    sandbox.write(&format!("{WORKSPACE}/.env"), content.as_bytes()).await
+/// Files that a new sandbox gets after the clone of the run's repository.
+#[derive(Debug, Default)]
+struct InitialFiles {
+    /// Whether snapshots are compared with the clone of a repository.
+    has_repo: bool,
+    /// Commit of the last snapshot of the run, and the packs with its objects.
+    snapshot: Option<(String, Vec<Vec<u8>>)>,
+    /// Content of `.env` with the placeholders of the secrets.
+    env: Option<String>,
 }
 
-async fn with_timeout<T>(
-    (clock, timeout): (&dyn Clock, Millis),
-    work: impl Future<Output = Result<T, SandboxError>>,
-) -> Result<T, SandboxError> {
-    let unavailable =
-        |error: crate::panics::GuardError| SandboxError::Unavailable(error.to_string());
-    guard(clock, timeout, work).await.map_err(unavailable)?
+impl InitialFiles {
+    async fn of_new_sandbox(
+        (services, run): (&Services, &Run),
+        config: &SandboxConfig,
+        spec: &SandboxSpec,
+    ) -> Result<Self> {
+        let snapshot = match run.control().workspace.commit.clone() {
+            None => None,
+            Some(commit) => Some((commit, read_packs(services, run.id()).await?)),
+        };
+        let line = |secret: &SandboxSecret| format!("{}={}\n", secret.name, secret.placeholder());
+        let env = config.env_file.then(|| spec.secrets.iter().map(line).collect());
+        Ok(Self { has_repo: run.task().repo.is_some(), snapshot, env })
+    }
+
+    async fn write(&self, sandbox: &dyn Sandbox) -> std::result::Result<(), SandboxError> {
+        if self.has_repo {
+            start_workspace(sandbox).await?;
+        }
+        if let Some((commit, packs)) = &self.snapshot {
+            restore_workspace(sandbox, commit, packs).await?;
+        }
+        match &self.env {
+            Some(env) => sandbox.write(&format!("{WORKSPACE}/.env"), env.as_bytes()).await,
+            None => Ok(()),
+        }
+    }
 }

@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_api::run::RunView;
-use longhaul_api::task::BatchView;
-use longhaul_api::task::Task;
+use longhaul_api::task::{BatchView, Task};
 use longhaul_core::change::{Blob, NewRun};
 use longhaul_core::id::{BatchId, IdError, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
 use longhaul_core::policy::retry::{DEFAULT_HARD_TIMEOUT, DEFAULT_SOFT_TIMEOUT};

@@ -192,6 +192,7 @@ fn model_request_of_step(run: &Run, step: EngineStep) -> Option<ModelRequest> {
         | EngineStep::UseTools(_)
         | EngineStep::StartChildren(_)
         | EngineStep::OpenSandbox
+        | EngineStep::SaveWorkspace
         | EngineStep::StartGrading
         | EngineStep::Advance
         | EngineStep::Idle => None,

@@ -267,7 +267,11 @@ impl Config {
 
     /// Returns the names of the variables whose values are secrets.
     pub fn secret_names(&self) -> Vec<String> {
-        self.text_list(SECRETS_KEY)
+        let mut names: BTreeSet<String> = self.text_list(SECRETS_KEY).into_iter().collect();
+        let with_hosts = self.settings_below("secrets");
+        let with_hosts = with_hosts.filter_map(|(path, _)| path.strip_suffix(".hosts"));
+        names.extend(with_hosts.map(str::to_owned));
+        names.into_iter().collect()
     }
 
     /// Returns the settings below a path, each with its path relative to that path.

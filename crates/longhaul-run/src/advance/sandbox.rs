@@ -4,9 +4,9 @@
 //! Invariant: no tool call starts in a sandbox before the journal says that the sandbox runs under
 //! the same claim.
 
-use longhaul_core::change::{JournalBatch, RowChange, SandboxRow, SandboxSlot, SandboxState};
+use longhaul_core::change::{Blob, JournalBatch, RowChange, SandboxRow, SandboxSlot, SandboxState};
 use longhaul_core::event::Event;
-use longhaul_core::event::environment::SandboxEvent;
+use longhaul_core::event::environment::{SandboxEvent, SavedFiles, WorkspaceSaved};
 use longhaul_core::id::SandboxId;
 use longhaul_core::policy::retry::with_jitter;
 use longhaul_core::port::sandbox::SandboxError;
@@ -20,7 +20,7 @@ use crate::decision::{Decision, RecordResult};
 use crate::input::{SandboxChange, SandboxPlan};
 use crate::state::call::{ToolCallState, TrackedCall};
 use crate::state::control::ControlState;
-use crate::state::sandbox::RunSandbox;
+use crate::state::sandbox::{RunSandbox, WorkspaceChanges};
 use crate::state::stage::RunStage;
 
 /// Delay before a sandbox is opened again after its provider has failed. Doubles with each failure.
@@ -48,6 +48,16 @@ pub(crate) fn must_open_sandbox(control: &ControlState) -> bool {
             && waits_for_sandbox(control, call)
     });
     must_verify || (control.has_active_time_left() && has_call_waiting_for_sandbox(control))
+}
+
+/// Returns whether the engine must save the files of the sandbox before the next turn, or before
+/// the run ends.
+pub(crate) fn must_save_workspace(control: &ControlState) -> bool {
+    let is_open = |sandbox: &RunSandbox| sandbox.is_open(control.driver.epoch);
+    matches!(control.stage, RunStage::ModelPending(_) | RunStage::Concluding(_))
+        && control.workspace.changes == WorkspaceChanges::Unsaved
+        && !control.must_stop()
+        && control.sandbox.as_deref().is_some_and(is_open)
 }
 
 /// Returns whether a call could start if the sandbox of the run was open.
@@ -125,6 +135,17 @@ pub(crate) fn record_sandbox_change(
             if is_replaced { Ok(()) } else { wait_after_failure(decision, &error) }
         }
     }
+}
+
+/// Records what was saved of the files of the sandbox after the last turn.
+pub(crate) fn record_saved_workspace(
+    decision: &mut Decision<'_>,
+    files: SavedFiles,
+    blobs: Vec<Blob>,
+) -> RecordResult {
+    let turn = decision.control.turn;
+    decision.add_blob_changes(blobs);
+    decision.record_event(Event::WorkspaceSaved(WorkspaceSaved { turn, files }))
 }
 
 /// Parks a run whose sandbox could not be opened, until a timer or a person wakes it.

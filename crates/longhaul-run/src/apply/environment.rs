@@ -18,12 +18,12 @@ use longhaul_core::policy::rule::RememberedApproval;
 use longhaul_core::status::{RunError, RunOutcome};
 
 use crate::apply::outcome::result_text;
-use crate::apply::{ApplyResult, NO_MESSAGES};
+use crate::apply::{ApplyResult, FILES_RESET, NO_MESSAGES};
 use crate::policy::check_question_answer;
 use crate::state::call::{PendingTimer, ToolCallState, unfired_timer};
 use crate::state::control::{ControlState, OpenChildRun, QueuedSteer};
 use crate::state::driver::Activity;
-use crate::state::sandbox::RunSandbox;
+use crate::state::sandbox::{RunSandbox, WorkspaceChanges};
 use crate::state::stage::{PendingModelCall, RunStage};
 
 impl ControlState {
@@ -67,6 +67,11 @@ impl ControlState {
             let sandbox = self.sandbox.get_or_insert_default();
             sandbox.apply(event, state, epoch);
             sandbox.is_marked_idle &= !is_driven;
+            let is_gone = matches!(state, SandboxState::Deleted | SandboxState::Lost);
+            if is_gone && !self.workspace.is_saved() {
+                self.workspace.changes = WorkspaceChanges::Skipped;
+                self.add_report_for_model(FILES_RESET.to_owned());
+            }
         }
     }
 

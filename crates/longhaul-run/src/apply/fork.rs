@@ -6,23 +6,21 @@
 use longhaul_core::event::environment::GradingVerdict;
 use longhaul_core::event::run::{ForkKind, RunForked};
 use longhaul_core::id::Epoch;
+use longhaul_core::message::Message;
 use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::status::RunError;
 
-use crate::apply::ApplyResult;
 use crate::apply::outcome::{GRADER_FAILED, NOT_MET};
+use crate::apply::turn::CONTINUE_MESSAGE;
+use crate::apply::{ApplyResult, FILES_RESET};
 use crate::state::call::{CopiedToolCallOrigin, ToolCallState, TrackedCall};
 use crate::state::control::{ControlState, OpenChildRun, PeopleState, RetryCounts, StopReasons};
 use crate::state::driver::DriverState;
+use crate::state::sandbox::WorkspaceChanges;
 use crate::state::stage::{ConcludingRunState, Grading, PendingModelCall, RunStage};
 
 /// Result given to a call that waited for a child run when the run failed and was retried.
 const CHILD_RUN_LEFT: &str = "the run that had started this child run has failed";
-
-/// Message for the model of a fork whose copied turns have worked in a sandbox.
-const FILES_RESET: &str = "[longhaul] The files were reset: this run continues in a new sandbox, \
-     without the changes that the tool calls above have made to files. Check what exists before you \
-     rely on it, and make the changes again if you need them.";
 
 /// Error codes of runs that fail although their last reply is usable: because of an answer to a gate,
 /// its timeout, or a verdict about the result.
@@ -78,6 +76,7 @@ impl ControlState {
         self.people = PeopleState::default();
         // The sandbox still belongs to the other run.
         self.sandbox = None;
+        self.workspace.changes = WorkspaceChanges::Saved;
         self.attempt.restart(1, self.totals.active);
         self.retries = RetryCounts::default();
         self.guards.reset_for_retry();
@@ -91,10 +90,14 @@ impl ControlState {
         if data.resets_files {
             self.add_report_for_model(FILES_RESET.to_owned());
         }
+        let mut messages: Vec<Message> = unread_grader_note.into_iter().collect();
         if data.prepares_again {
+            if matches!(&self.stage, RunStage::ModelPending(pending) if pending.interrupted) {
+                messages.push(Message::user(CONTINUE_MESSAGE));
+            }
             self.stage = RunStage::default();
         }
-        Ok(unread_grader_note.into_iter().collect())
+        Ok(messages)
     }
 }
 

@@ -11,6 +11,7 @@ use longhaul_core::event::tool::{
     ToolResumed, ToolStarted, ToolSuspension, ToolVerified, VerifyOutcome,
 };
 use longhaul_core::id::CallId;
+use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::effect_key::EffectKeyState;
 
 use crate::apply::{ApplyResult, NO_MESSAGES};
@@ -19,6 +20,7 @@ use crate::policy::output::first_rule_finish_output;
 use crate::policy::{FINISH, poll_timer_id, wait_timer_id};
 use crate::state::call::{CallSuspension, PendingTimer, ToolCallState, TrackedCall};
 use crate::state::control::{ARTIFACTS_MAX, ControlState};
+use crate::state::sandbox::WorkspaceChanges;
 
 const NOT_STARTED: &str = "only a started call can be suspended";
 
@@ -38,6 +40,11 @@ impl ControlState {
         if !call.may_start_under_claim(epoch) {
             return Err("this call may not start in its current state");
         }
+        let classification = &call.classification;
+        if classification.sandboxed && classification.class != EffectClass::Pure {
+            self.workspace.changes = WorkspaceChanges::Unsaved;
+        }
+        let call = self.call_mut(data.call)?;
         call.starts = data.attempt;
         call.state = match (data.until, data.child) {
             (None, Some(child)) => ToolCallState::AwaitingChild(child),

@@ -27,7 +27,7 @@ const TRUNCATED_CALL_RESULT: &str = "not run: the reply was truncated by the tok
 
 /// Message that lets the model continue after its reply was interrupted by a message that was then
 /// withdrawn.
-const CONTINUE_MESSAGE: &str = "[longhaul] You were interrupted. Continue.";
+pub(super) const CONTINUE_MESSAGE: &str = "[longhaul] You were interrupted. Continue.";
 
 impl ControlState {
     pub(super) fn apply_turn_started(&mut self, data: &TurnStarted) -> ApplyResult {

@@ -30,7 +30,7 @@ use crate::state::budget::{BudgetState, UsageTotals};
 use crate::state::call::TrackedCall;
 use crate::state::driver::{Activity, Attempt, DriverState};
 use crate::state::guards::Guards;
-use crate::state::sandbox::RunSandbox;
+use crate::state::sandbox::{RunSandbox, WorkspaceState};
 use crate::state::stage::{
     ConcludingRunState, GradingRounds, PendingModelCall, ProviderOutage, RunStage,
     RunningModelCall, RunningToolCalls, TurnState,
@@ -84,6 +84,8 @@ pub struct ControlState {
     pub(crate) transcript_bytes: u64,
     /// Last sandbox of the run. `None` means that no tool call has needed one yet.
     pub sandbox: Option<Box<RunSandbox>>,
+    #[serde(default)]
+    pub workspace: WorkspaceState,
     /// Artifacts of the run's tool calls, which become artifacts of its output. Bounded.
     pub artifacts: Arc<Vec<RawJson>>,
 }

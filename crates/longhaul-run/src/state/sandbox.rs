@@ -1,11 +1,49 @@
 //! The sandbox of a run, in which its tools work.
 
 use longhaul_core::change::{SandboxRow, SandboxState};
-use longhaul_core::event::environment::SandboxEvent;
+use longhaul_core::event::environment::{SandboxEvent, SavedFiles};
 use longhaul_core::id::{Epoch, RunId};
 use longhaul_core::task::InheritedSandbox;
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
+
+/// Files that the tool calls of a run change in its sandbox.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkspaceState {
+    /// Commit of the last snapshot of the files. `None` means that there is no snapshot.
+    pub commit: Option<String>,
+    pub(crate) changes: WorkspaceChanges,
+}
+
+/// Whether the last snapshot contains all changes of files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum WorkspaceChanges {
+    /// All changes are saved, or nothing was changed.
+    #[default]
+    Saved,
+    /// A call that may have changed files was started since the last snapshot.
+    Unsaved,
+    /// The files can't be saved before they change again.
+    Skipped,
+}
+
+impl WorkspaceState {
+    /// Returns whether a new sandbox can have the files as they are now.
+    pub(crate) const fn is_saved(&self) -> bool {
+        matches!(self.changes, WorkspaceChanges::Saved)
+    }
+
+    pub(crate) fn apply(&mut self, files: &SavedFiles) {
+        self.changes = match files {
+            SavedFiles::Unchanged => WorkspaceChanges::Saved,
+            SavedFiles::Skipped { .. } => WorkspaceChanges::Skipped,
+            SavedFiles::Snapshot(snapshot) => {
+                self.commit = Some(snapshot.commit.clone());
+                WorkspaceChanges::Saved
+            }
+        };
+    }
+}
 
 /// The last sandbox of a run. An earlier one is replaced when its provider has lost it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@
 use longhaul_core::event::Event;
 use longhaul_core::event::run::{ForkEdit, RunForked};
 use longhaul_core::id::{AgentName, LaneKey, ThreadKey};
+use longhaul_core::policy::RunPolicy;
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::raw::Hash;
 use longhaul_run::fork::{ForkAgent, ForkRequest, RequestedEdit};
@@ -162,6 +163,31 @@ fn another_model_or_agent_is_prepared_again_with_the_conversation() {
     let request = ForkRequest { agent: agent(false), ..ForkRequest::default() };
     let refusal = origin.fork(9, request).unwrap_err();
     assert!(refusal.to_string().starts_with("the agent `editor` has no tools"), "{refusal}");
+}
+
+#[test]
+fn a_fork_with_another_model_goes_on_after_an_interrupted_reply() {
+    let origin = check(
+        RunPolicy::default(),
+        r#"
+        claim                  => run.claimed | running
+        see                    => run.prepared turn.started
+        steer interrupt Rhyme! => steer.queued
+        unsteer                => steer.withdrawn
+        halt Roses are         => turn.interrupted turn.started
+    "#,
+    );
+    let model = Some("scripted/novel".to_owned());
+    let request = ForkRequest { model, ..ForkRequest::default() };
+    let fork = origin.fork(origin.run.seq().0, request).unwrap();
+    check_in(
+        fork,
+        r#"
+        claim  => run.claimed | running
+        see    => run.prepared turn.started
+        ? said => [longhaul] You were interrupted. Continue.
+    "#,
+    );
 }
 
 #[test]

@@ -54,6 +54,10 @@ const OTHER_KINDS: &[(&str, &str)] = &[
         "budget.settled",
         r#"{"turn":1,"held":{"micro_usd":5,"tokens":7},"charged":{"micro_usd":5,"tokens":7}}"#,
     ),
+    (
+        "workspace.saved",
+        r#"{"turn":3,"result":"snapshot","commit":"c0ffee","pack":{"hash":"2413fb3709b05939f04cf2e92f7d0897fc2596f9ad0b8a9ea855c7bfebaae892","size":4},"changes":[{"path":"a.rs","change":"change","lines_added":1,"lines_removed":0}],"more_files":2}"#,
+    ),
     ("chain.step_started", r#"{"step":1,"agent":"review","run":"run_01j0000000e008000j6hb7h6nw"}"#),
 ];
 

@@ -3,6 +3,7 @@
 //!
 //! Invariant: after every append, the folded state and the rows must agree.
 
+pub(crate) mod amounts;
 pub(crate) mod children;
 pub(crate) mod driver;
 pub(crate) mod inputs;

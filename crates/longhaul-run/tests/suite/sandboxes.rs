@@ -42,9 +42,11 @@ fn the_sandbox_is_created_before_the_first_call_that_needs_it() {
         ? box                           => creating, with slot
         ? step                          => opensandbox
         box runs                        => sandbox.running tool.started(t2.2)
-        done t2.2 ok                    => tool.completed(t2.2) turn.started
+        done t2.2 ok                    => tool.completed(t2.2)
+        box saved                       => workspace.saved turn.started
         call shell/once@box             => turn.completed tool.started(t3.1)
-        done t3.1 ok                    => tool.completed(t3.1) turn.started
+        done t3.1 ok                    => tool.completed(t3.1)
+        box saved                       => workspace.saved turn.started
         say Done.                       => turn.completed run.completed(Done.) | completed
         ? box                           => running, with slot, idle, of ended run
         idle stopping                   => stopping
@@ -59,7 +61,8 @@ fn the_sandbox_is_created_before_the_first_call_that_needs_it() {
 fn each_claim_opens_the_sandbox_again() {
     check_opened(
         r#"
-        done t1.1 ok                             => tool.completed(t1.1) turn.started
+        done t1.1 ok                             => tool.completed(t1.1)
+        box saved                                => workspace.saved turn.started
         crash                                    =>
         claim                                    => run.claimed
         go                                       => run.recovered turn.failed(lost) turn.started
@@ -105,7 +108,8 @@ fn an_idle_sandbox_is_stopped_and_started_again() {
     check_opened(&format!(
         r#"
         idle stopping               => !in use
-        done t1.1 ok                => tool.completed(t1.1) turn.started
+        done t1.1 ok                => tool.completed(t1.1)
+        box saved                   => workspace.saved turn.started
         {question}                  => turn.completed gate.raised(question) run.waiting(question) | waiting question
         ? box                       => running, with slot, idle
         idle stopping               => sandbox.stopping
@@ -119,7 +123,8 @@ fn an_idle_sandbox_is_stopped_and_started_again() {
         box open                    => sandbox.starting
         ? box                       => starting, with slot
         box runs                    => sandbox.running tool.started(t3.1)
-        done t3.1 ok                => tool.completed(t3.1) turn.started
+        done t3.1 ok                => tool.completed(t3.1)
+        box saved                   => workspace.saved turn.started
         pause                       => run.pause_requested
         say Done.                   => turn.completed run.paused | paused
         ? box                       => running, with slot, idle
@@ -135,7 +140,8 @@ fn a_run_that_only_polls_does_not_keep_its_sandbox() {
     };
     let test_run = check_opened(
         r#"
-        done t1.1 ok           => tool.completed(t1.1) turn.started
+        done t1.1 ok           => tool.completed(t1.1)
+        box saved              => workspace.saved turn.started
         call look/pure         => turn.completed tool.started(t2.1)
         pend t2.1 30           => tool.pending(t2.1) run.waiting(tool) | waiting tool
     "#,
@@ -172,7 +178,8 @@ fn a_claim_during_a_stop_finishes_the_stop() {
     let question = r#"call ask_human/pure {"question": "Which?"}"#;
     check_opened(&format!(
         r#"
-        done t1.1 ok                => tool.completed(t1.1) turn.started
+        done t1.1 ok                => tool.completed(t1.1)
+        box saved                   => workspace.saved turn.started
         {question}                  => turn.completed gate.raised(question) run.waiting(question) | waiting question
         answer Blue.                => gate.answered | running
         idle stopping               => sandbox.stopping
@@ -206,7 +213,7 @@ fn a_sandbox_that_is_lost_during_a_call_is_replaced() {
         r#"
         box lost                    => sandbox.lost
         ? box                       => lost
-        fail t1.1 It is gone.       => tool.failed(t1.1) turn.started
+        fail t1.1 It is gone.       => tool.failed(t1.1) turn.started(signal)
         call shell/once@box         => turn.completed
         box open                    => sandbox.creating
         box runs                    => sandbox.running tool.started(t2.1)
@@ -376,9 +383,11 @@ fn a_run_without_active_time_opens_no_sandbox() {
 fn a_retry_has_a_sandbox_of_its_own() {
     let failed = check_opened(
         r#"
-        done t1.1 ok          => tool.completed(t1.1) turn.started
+        done t1.1 ok          => tool.completed(t1.1)
+        box saved             => workspace.saved turn.started
         call shell/once@box   => turn.completed tool.started(t2.1)
-        done t2.1 ok          => tool.completed(t2.1) turn.started
+        done t2.1 ok          => tool.completed(t2.1)
+        box saved             => workspace.saved turn.started
         err invalid_request   => turn.failed(invalid_request) run.failed(invalid_request) | failed
         ? box                 => running, with slot, idle, of ended run
     "#,
@@ -396,6 +405,54 @@ fn a_retry_has_a_sandbox_of_its_own() {
     "#,
     );
     assert_ne!(retry.run.control().sandbox.clone().unwrap().event.sandbox, first);
+}
+
+#[test]
+fn files_are_saved_before_the_next_turn_and_before_the_end() {
+    check_opened(
+        r#"
+        done t1.1 ok                    => tool.completed(t1.1)
+        ? step                          => saveworkspace
+        go                              =>
+        pause                           => run.pause_requested
+        ? step                          => advance
+        resume                          => run.resumed
+        ? step                          => saveworkspace
+        box skipped                     => workspace.saved turn.started
+        call read/pure@box              => turn.completed tool.started(t2.1)
+        done t2.1 ok                    => tool.completed(t2.1) turn.started
+        call shell/once@box             => turn.completed tool.started(t3.1)
+        crash                           =>
+        claim                           => run.claimed
+        go                              => run.recovered tool.in_doubt(t3.1) gate.raised(indoubt) run.waiting(question) | waiting question
+        no Leave it.                    => gate.answered | running
+        claim                           => run.claimed
+        go                              => tool.failed(t3.1) turn.started
+        call finish/pure {"text": "ok"} => turn.completed tool.completed(t4.1) run.completed | completed
+    "#,
+    );
+    let finish = format!(
+        "{OPENED}done t1.1 ok => tool.completed(t1.1)\ncancel => run.cancel_requested\nbox saved => workspace.saved run.cancelled | cancelled"
+    );
+    check(plain(), &finish);
+}
+
+#[test]
+fn a_retry_is_told_if_files_are_missing() {
+    let messages = |save: &str| {
+        let failed = check_opened(&format!(
+            "done t1.1 ok => tool.completed(t1.1)\n\
+             box {save} => workspace.saved turn.started\n\
+             err invalid_request => turn.failed(invalid_request) run.failed(invalid_request) | failed"
+        ));
+        let mut retry = failed.retry();
+        retry.play("claim");
+        retry.play("go");
+        let is_told = retry.play("? said").contains("The files were reset");
+        (is_told, retry.run.control().workspace.commit.clone())
+    };
+    assert_eq!(messages("saved"), (false, Some("c0ffee".to_owned())));
+    assert_eq!(messages("skipped"), (true, None));
 }
 
 /// Returns the run of the next step of a chain, which takes over the sandbox of the run before it.
@@ -429,7 +486,8 @@ fn the_next_step_of_a_chain_takes_the_sandbox_over() {
         &format!(
             r#"
             {OPENED}
-            done t1.1 ok => tool.completed(t1.1) turn.started
+            done t1.1 ok => tool.completed(t1.1)
+            box saved    => workspace.saved turn.started
         "#
         ),
     );
@@ -451,7 +509,8 @@ fn the_next_step_of_a_chain_takes_the_sandbox_over() {
         ? step              => opensandbox
         box runs            => sandbox.running tool.started(t1.1)
         ? box               => running, with slot
-        done t1.1 ok        => tool.completed(t1.1) turn.started
+        done t1.1 ok        => tool.completed(t1.1)
+        box same            => workspace.saved turn.started
         err auth            => turn.failed(auth) gate.raised(blocked) run.blocked | blocked blocked
         cancel              => run.cancel_requested | running
     "#,
@@ -465,6 +524,7 @@ fn the_retry_of_a_step_does_not_use_the_sandbox_of_the_failed_step() {
     let first = check_in(run_in_chain(pair(ChainStepCondition::Always), plain()), OPENED);
     let mut first = first;
     first.play("done t1.1 ok");
+    first.play("box saved");
     let failed = check_in(
         next_step_with_sandbox(&first),
         r#"

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use longhaul_core::id::Epoch;
@@ -20,6 +21,11 @@ use crate::local::tree::{ExistingTarget, TreeCopy, host_entry};
 
 /// Exit code of a command whose process got SIGKILL, as shells return it.
 const KILLED: i32 = 137;
+
+/// How often and after which time the engine is asked whether a container ran out of memory.
+const OOM_CHECKS: u32 = 10;
+const OOM_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Maximum size of a tree that is copied.
 const TREE_BYTES_MAX: u64 = 20 << 30;
 
@@ -51,12 +57,19 @@ impl DockerSandbox {
         Ok(locations.next().unwrap_or_else(container))
     }
 
-    /// Returns whether the container has run out of memory since its start.
+    /// Returns whether the container has run out of memory since its start. The engine learns this a
+    /// moment after the end of the killed process.
     async fn is_out_of_memory(&self) -> bool {
         let Ok(client) = self.commands.engine.client().await else { return false };
-        let container = client.inspect_container(&self.commands.container, None).await;
-        let state = container.ok().and_then(|container| container.state);
-        state.and_then(|state| state.oom_killed).unwrap_or_default()
+        for _ in 0..OOM_CHECKS {
+            let container = client.inspect_container(&self.commands.container, None).await;
+            let state = container.ok().and_then(|container| container.state);
+            if state.and_then(|state| state.oom_killed).unwrap_or_default() {
+                return true;
+            }
+            tokio::time::sleep(OOM_CHECK_INTERVAL).await;
+        }
+        false
     }
 }
 

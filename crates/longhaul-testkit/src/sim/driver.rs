@@ -40,7 +40,7 @@ use crate::sim::SimError;
 use crate::sim::caps::current_caps;
 use crate::sim::children::{prepare_children, prepare_grading};
 use crate::sim::external_world::{ExternalWorld, ModelCall, ToolEffect};
-use crate::sim::sandboxes::open_at_provider;
+use crate::sim::sandboxes::{open_at_provider, unchanged_workspace};
 use crate::sim::script::{PRICING, Script, classify};
 use crate::sim::suspended_calls;
 
@@ -217,6 +217,7 @@ impl ReferenceDriver {
                 DriverStage::Committing(prepare_grading(run, &self.services.world)?)
             }
             EngineStep::OpenSandbox => DriverStage::OpeningSandbox,
+            EngineStep::SaveWorkspace => DriverStage::Committing(unchanged_workspace()),
             EngineStep::UseTools(tasks) => DriverStage::RunningTools(tasks, Vec::new()),
             EngineStep::Advance => DriverStage::Committing(RunInput::Advance),
             EngineStep::Idle => return Ok(DriveProgress::Done),

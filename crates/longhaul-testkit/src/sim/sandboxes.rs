@@ -1,6 +1,6 @@
 //! Sandboxes of the simulation: drivers open them at a fake provider, which fails at times.
 
-use longhaul_core::event::environment::SandboxEvent;
+use longhaul_core::event::environment::{SandboxEvent, SavedFiles};
 use longhaul_core::port::sandbox::{
     Isolation, SandboxError, SandboxSpec, SandboxState, Sandboxes as _,
 };
@@ -14,6 +14,11 @@ pub const SIM_PROVIDER: &str = FAKE_PROVIDER;
 
 /// Maximum number of sandboxes that run concurrently. Low, so that runs wait for a slot.
 pub const SIM_SLOTS: u32 = 2;
+
+/// Returns the input that the files of the sandbox have not changed.
+pub(crate) fn unchanged_workspace() -> RunInput {
+    RunInput::WorkspaceSaved(SavedFiles::Unchanged, Vec::new())
+}
 
 /// Returns the next input of a run whose sandbox must be opened, as if opening it always succeeded.
 pub(crate) fn open_sim_sandbox(run: &Run) -> RunInput {

@@ -28,7 +28,7 @@ use longhaul_run::{DecisionContext, EngineStep, Run, RunInput, decide, next_engi
 use crate::sim::SimError;
 use crate::sim::driver::sim_perception;
 use crate::sim::external_world::{ExternalWorld, ToolEffect};
-use crate::sim::sandboxes::open_sim_sandbox;
+use crate::sim::sandboxes::{open_sim_sandbox, unchanged_workspace};
 use crate::sim::script::{PRICING, Script, classify};
 
 /// Maximum number of steps of a scripted run.
@@ -134,6 +134,7 @@ impl SingleRun {
                 RunInput::Prepared(Box::new(prepared), Vec::new())
             }
             EngineStep::OpenSandbox => open_sim_sandbox(&self.run),
+            EngineStep::SaveWorkspace => unchanged_workspace(),
             EngineStep::RefreshPerception => {
                 RunInput::PerceptionRefreshed(Box::new(sim_perception(&self.run)))
             }

@@ -44,7 +44,7 @@ fn the_first_program_has_ten_lines_which_the_readme_shows() {
 async fn the_first_program_resumes_after_a_kill_and_repeats_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let program = build_program("longhaul-first-program", &["sqlite"], &first_program(), folder);
+    let program = build_program("longhaul-first-program", &["project"], &first_program(), folder);
     let file = |name: &str| folder.join(name);
     fs::write(file("one.txt"), "to be or").unwrap();
     fs::write(file("three.txt"), "the rest is silence").unwrap();

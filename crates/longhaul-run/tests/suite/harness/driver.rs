@@ -129,6 +129,7 @@ impl TestRun {
                 self.prepared_children(calls.iter().map(String::as_str), options)
             }
             EngineStep::OpenSandbox => self.sandbox_input(pick),
+            EngineStep::SaveWorkspace => inputs::saved_workspace(pick),
             EngineStep::StartGrading => {
                 self.prepared_grading(pick.is_multiple_of(9).then_some("there is no model"))
             }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longhaul_core::event::environment::MemoryCompacted;
+use longhaul_core::change::Blob;
+use longhaul_core::event::environment::{MemoryCompacted, SavedFiles, WorkspaceSnapshot};
 use longhaul_core::event::run::{CompactionModel, RunPrepared};
 use longhaul_core::event::steer::SteerDelivery;
 use longhaul_core::event::tool::{ToolOutput, ToolQuestion, ToolSuspension};
@@ -12,7 +13,7 @@ use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{CallId, ToolName};
 use longhaul_core::message::{Block, Message, Reply, StopReason, TextBlock, ToolCall};
 use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
-use longhaul_core::policy::effect_facts::EffectFacts;
+use longhaul_core::policy::effect_facts::{EffectFacts, FileChangeKind, FileEffect};
 use longhaul_core::policy::effect_key::EffectKey;
 use longhaul_core::port::model::ModelResponse;
 use longhaul_core::port::tool::{SuspendedCallWait, SuspendedToolCall};
@@ -231,6 +232,31 @@ pub(crate) fn interrupted(text: &str) -> RunInput {
         cost: Some(PRICE.cost(usage)),
         active: ACTIVE,
     })
+}
+
+/// Returns the input that the files of the sandbox were saved, had not changed, or were skipped.
+pub(crate) fn saved_workspace(pick: usize) -> RunInput {
+    let (pack, diff) = (Blob::new(*b"pack"), Blob::new(*b"+line"));
+    let snapshot = WorkspaceSnapshot {
+        commit: "c0ffee".to_owned(),
+        pack: pack.blob_ref,
+        changes: vec![FileEffect {
+            path: "a.rs".to_owned(),
+            change: FileChangeKind::Change,
+            lines_added: Some(1),
+            lines_removed: Some(0),
+        }],
+        more_files: 2,
+        diff: Some(diff.blob_ref),
+    };
+    match pick % 3 {
+        0 => RunInput::WorkspaceSaved(SavedFiles::Snapshot(Box::new(snapshot)), vec![pack, diff]),
+        1 => RunInput::WorkspaceSaved(SavedFiles::Unchanged, Vec::new()),
+        _ => {
+            let reason = "the files are too large".to_owned();
+            RunInput::WorkspaceSaved(SavedFiles::Skipped { reason }, Vec::new())
+        }
+    }
 }
 
 pub(crate) fn compacted(replaced: usize) -> RunInput {

@@ -16,7 +16,8 @@ use longhaul_run::next::{ToolCallAction, ToolCallTask};
 use longhaul_run::state::driver::Activity;
 use longhaul_run::{EngineStep, next_engine_step};
 
-use super::rows::{Head, is_queued, plus};
+use super::amounts::plus;
+use super::rows::{Head, is_queued};
 use super::{TestRun, sandboxes};
 
 /// Checks everything that must hold after every event of every journal.
@@ -154,6 +155,7 @@ fn driven_run_has_valid_step(test_run: &TestRun) {
         | EngineStep::RefreshPerception
         | EngineStep::StartGrading
         | EngineStep::OpenSandbox
+        | EngineStep::SaveWorkspace
         | EngineStep::Advance => {}
     }
 }

@@ -23,6 +23,7 @@ use longhaul_run::state::budget::UsageTotals;
 use longhaul_run::state::control::ControlState;
 
 use super::Author;
+use super::amounts::{minus, plus};
 use super::sandboxes::SandboxRows;
 
 /// Scheduling state of the run.
@@ -484,19 +485,4 @@ impl Rows {
 
 pub(crate) fn is_queued(row: &SteerRow) -> bool {
     row.status == SteerStatus::Queued
-}
-
-pub(crate) fn plus(first: BudgetAmount, second: BudgetAmount) -> BudgetAmount {
-    BudgetAmount {
-        micro_usd: first.micro_usd.plus(second.micro_usd),
-        tokens: first.tokens + second.tokens,
-    }
-}
-
-fn minus(first: BudgetAmount, second: BudgetAmount) -> BudgetAmount {
-    assert!(second.micro_usd <= first.micro_usd && second.tokens <= first.tokens);
-    BudgetAmount {
-        micro_usd: first.micro_usd.minus(second.micro_usd),
-        tokens: first.tokens - second.tokens,
-    }
 }

@@ -11,6 +11,7 @@ use longhaul_core::wait::WaitKind;
 use longhaul_run::input::{SandboxChange, SandboxPlan};
 use longhaul_run::{RunInput, change_idle_sandbox};
 
+use super::inputs::saved_workspace;
 use super::rows::{Head, RowConflict};
 use super::script::outcome_line;
 use super::{Author, InputOutcome, TestRun};
@@ -74,6 +75,9 @@ impl TestRun {
             "open" => opening(),
             "runs" => running(),
             "stopped" => RunInput::SandboxChanged(SandboxChange::Stopped),
+            "saved" => saved_workspace(0),
+            "same" => saved_workspace(1),
+            "skipped" => saved_workspace(2),
             "lost" => failed(SandboxError::NotFound),
             "noroom" => failed(SandboxError::NoCapacity("4 of 4 in use".to_owned())),
             "unavailable" => failed(SandboxError::Unavailable("timeout".to_owned())),

@@ -181,6 +181,7 @@ impl TestRun {
             | EngineStep::RefreshPerception
             | EngineStep::StartGrading
             | EngineStep::OpenSandbox
+            | EngineStep::SaveWorkspace
             | EngineStep::Advance
             | EngineStep::Idle) => format!("{step:?}").to_lowercase(),
         }
