@@ -1,7 +1,8 @@
-//! Bodies and responses about forks, i.e. runs that go on from a turn of another run, and about the
-//! differences between two runs.
+//! Bodies and responses about forks, i.e. runs that go on from a turn of another run, about the
+//! differences between two runs, and about the files that a run changes.
 
 use longhaul_core::id::{CallId, RunId, Seq};
+use longhaul_core::policy::effect_facts::FileEffect;
 use longhaul_core::status::Status;
 use longhaul_core::task::ForkOrigin;
 use serde::{Deserialize, Serialize};
@@ -91,6 +92,34 @@ pub struct RunDiffView {
     pub first_difference: Option<FirstDifferenceView>,
     /// All turns of both runs, in order.
     pub turns: Vec<TurnDiffView>,
+}
+
+/// Changes of the files in the sandbox of a run.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = RunFiles)]
+pub struct RunFilesView {
+    /// Turns after which the files had changed, or could not be saved.
+    pub turns: Vec<TurnFilesView>,
+    /// Unified diff of the turn that the request names. A long diff is cut. `None` if the request
+    /// names no turn, or if no text was changed in it.
+    pub diff: Option<String>,
+}
+
+/// Changes of the files in one turn.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = TurnFiles)]
+pub struct TurnFilesView {
+    /// Number of the turn.
+    pub turn: u32,
+    /// Sequence number of the event that describes the changes.
+    #[schema(value_type = u64)]
+    pub seq: Seq,
+    /// Files that were created, changed or deleted.
+    pub changes: Vec<FileEffect>,
+    /// Number of further files, which are not listed.
+    pub more_files: usize,
+    /// Why the files were not saved. `None` if they were.
+    pub skipped: Option<String>,
 }
 
 /// One of two compared runs. Its numbers include the events that it has copied from another run.

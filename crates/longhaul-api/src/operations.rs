@@ -11,7 +11,7 @@ use longhaul_core::id::{
 };
 
 use crate::agent::{AgentStatsView, AgentView, ChainView};
-use crate::fork::{ForkBody, RunDiffView};
+use crate::fork::{ForkBody, RunDiffView, RunFilesView};
 use crate::gate::{
     AnswerBody, AnswerResponse, GateLinkBody, GateLinkView, GateView, RuleView, SignalGateBody,
 };
@@ -23,8 +23,8 @@ use crate::list::List;
 use crate::operation::{BodyKind, Content, EmptyBody, Method, NoFilter, NoQuery, Operation};
 use crate::path::{AgentParam, CapParam, ChainParam, ScheduleParam};
 use crate::query::{
-    AgentStatsQuery, EventStreamQuery, EventsQuery, GatesQuery, InboxesQuery, LanesQuery,
-    RulesQuery, RunsQuery, SandboxesQuery, ThreadQuery,
+    AgentStatsQuery, EventStreamQuery, EventsQuery, FilesQuery, GatesQuery, InboxesQuery,
+    LanesQuery, RulesQuery, RunsQuery, SandboxesQuery, ThreadQuery,
 };
 use crate::run::{CancelBody, FreeKeyBody, ResumeBody, RunBriefView, RunList, RunView};
 use crate::sandbox::{SandboxExecBody, SandboxExecView, SandboxView};
@@ -170,6 +170,11 @@ operations! {
         /// Compares two runs turn by turn.
         DIFF_RUNS = Get "/v1/runs/{id}/diff/{other}", Viewer, at (RunId, RunId) => RunDiffView {
             200 "The differences"
+        }
+        /// Lists the changes of the files in the sandbox of a run, by turn, and returns the diff of one
+        /// turn.
+        RUN_FILES = Get "/v1/runs/{id}/files", Viewer, at RunId, query FilesQuery => RunFilesView {
+            200 "The changes"
         }
         /// Frees the effect key of a call whose outcome is unknown, so that another call with the key
         /// is made. Who did so is recorded with the run.

@@ -101,6 +101,15 @@ pub struct GatesQuery {
     pub limit: Option<usize>,
 }
 
+/// Turn whose diff is returned.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct FilesQuery {
+    /// Return the diff of this turn
+    #[param(value_type = Option<u32>)]
+    pub turn: Option<u32>,
+}
+
 /// Filter of a list of remembered approvals.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]

@@ -1,8 +1,12 @@
-//! `longhaul diff`: compares two runs turn by turn.
+//! `longhaul diff`: compares two runs turn by turn, or shows the files that a run has changed.
 
 use clap::Args;
-use longhaul_api::fork::{DiffSideView, DiffTurnView, RunDiffView, TurnDiffView};
-use longhaul_api::operations::DIFF_RUNS;
+use longhaul_api::fork::{
+    DiffSideView, DiffTurnView, RunDiffView, RunFilesView, TurnDiffView, TurnFilesView,
+};
+use longhaul_api::operations::{DIFF_RUNS, RUN_FILES};
+use longhaul_api::query::FilesQuery;
+use longhaul_core::policy::effect_facts::FileEffect;
 use longhaul_core::time::Millis;
 
 use crate::client::connect::with_client;
@@ -11,6 +15,8 @@ use crate::sanitize::{sanitize_line, truncate};
 use crate::{output, resolve};
 
 const EXAMPLES: &str = "Examples:
+  longhaul diff @last                              the files that the run has changed in its sandbox
+  longhaul diff @last --turn 3                     the changed lines of a turn
   longhaul diff run_01k3qv9 run_01k45pd
   longhaul diff run_01k3qv9 @last --json | jq .first_difference
 
@@ -36,9 +42,12 @@ pub(crate) struct DiffRunsCommand {
     /// First run: its id, the last six characters of the id, or @last
     #[arg(value_name = "A")]
     first: String,
-    /// Second run: its id, the last six characters of the id, or @last
+    /// Second run. Without it: the files that the first run has changed in its sandbox, by turn
     #[arg(value_name = "B")]
-    second: String,
+    second: Option<String>,
+    /// Print the changed lines of this turn of the run
+    #[arg(long, value_name = "N", conflicts_with = "second")]
+    turn: Option<u32>,
     /// Print the differences as one JSON object
     #[arg(long)]
     json: bool,
@@ -48,12 +57,47 @@ impl DiffRunsCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         with_client(async |client| {
             let first = resolve::resolve_run_id(client, &self.first).await?;
-            let second = resolve::resolve_run_id(client, &self.second).await?;
+            let Some(second) = &self.second else {
+                let query = FilesQuery { turn: self.turn };
+                let files = client.send(RUN_FILES.at(first).query(&query)).await?;
+                return output::show(self.json, &files, |files| {
+                    let lines = match self.turn {
+                        Some(turn) => turn_diff_lines(files, turn),
+                        None => changed_files_lines(files),
+                    };
+                    lines.iter().try_for_each(|line| output::print_line(line))
+                });
+            };
+            let second = resolve::resolve_run_id(client, second).await?;
             let diff = client.send(DIFF_RUNS.at((first, second))).await?;
             output::show(self.json, &diff, |diff| {
                 diff_lines(diff).iter().try_for_each(|line| output::print_line(line))
             })
         })
+    }
+}
+
+/// Returns a line per turn with the files that were changed in it.
+fn changed_files_lines(files: &RunFilesView) -> Vec<String> {
+    if files.turns.is_empty() {
+        return vec!["The run has changed no files in a sandbox.".to_owned()];
+    }
+    let line = |turn: &TurnFilesView| {
+        let mut texts: Vec<String> = turn.changes.iter().map(FileEffect::change_text).collect();
+        if turn.more_files > 0 {
+            texts.push(format!("and {} more files", turn.more_files));
+        }
+        texts.extend(turn.skipped.iter().map(|reason| format!("not saved: {reason}")));
+        format!("turn {:<4} {}", turn.turn, sanitize_line(&texts.join(", ")))
+    };
+    files.turns.iter().map(line).collect()
+}
+
+/// Returns the changed lines of a turn.
+fn turn_diff_lines(files: &RunFilesView, turn: u32) -> Vec<String> {
+    match &files.diff {
+        Some(diff) => diff.lines().map(sanitize_line).collect(),
+        None => vec![format!("No text was changed in turn {turn}.")],
     }
 }
 

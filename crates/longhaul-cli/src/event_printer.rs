@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use jiff::tz::TimeZone;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
-use longhaul_core::event::environment::{ChildStarted, GradingVerdict};
+use longhaul_core::event::environment::{ChildStarted, GradingVerdict, SavedFiles};
 use longhaul_core::event::gate::GateAnswer;
 use longhaul_core::event::run::{ForkEdit, ForkKind};
 use longhaul_core::event::tool::{ToolEnded, ToolKeyTaken};
@@ -15,6 +15,7 @@ use longhaul_core::event::turn::{TurnCompleted, TurnFailed};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::id::CallId;
 use longhaul_core::message::Part;
+use longhaul_core::policy::effect_facts::FileEffect;
 use longhaul_core::policy::effect_key::{EffectKeyHolder, EffectKeyState};
 use longhaul_core::policy::gate::{AnswerScope, GateDecision};
 use longhaul_core::time::{Millis, Timestamp};
@@ -198,11 +199,24 @@ fn run_event_label_and_text(entry: &JournalEntry) -> Option<(&'static str, Strin
         Event::ProgressReported(progress) => {
             ("progress", format!("{} %  {}", progress.percent, first_line(&progress.message)))
         }
+        Event::WorkspaceSaved(saved) => ("files", changed_files_text(&saved.files)?),
         Event::RunCompleted(completed) => ("done", first_line(&completed.output.text)),
         Event::RunFailed(failed) => ("failed", indent_following_lines(&failed.error.message)),
         Event::RunCancelled(cancelled) => ("cancelled", first_line(&cancelled.reason)),
         _ => return None,
     })
+}
+
+/// Describes what was saved of the files of a sandbox. `None` if nothing had changed.
+fn changed_files_text(files: &SavedFiles) -> Option<String> {
+    match files {
+        SavedFiles::Unchanged => None,
+        SavedFiles::Skipped { reason } => Some(format!("not saved: {}", first_line(reason))),
+        SavedFiles::Snapshot(snapshot) => {
+            let texts: Vec<String> = snapshot.changes.iter().map(FileEffect::change_text).collect();
+            (!texts.is_empty()).then(|| first_line(&texts.join(", ")))
+        }
+    }
 }
 
 /// Describes why a turn failed. `None` means that the turn was stopped on request.

@@ -7,6 +7,7 @@ mod answer;
 mod chains;
 mod commands;
 mod diff;
+mod files;
 mod fork;
 mod inboxes;
 mod keys;

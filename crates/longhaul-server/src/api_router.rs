@@ -139,6 +139,10 @@ fn add_run_operations(routes: ApiRoutes) -> ApiRoutes {
             let (run, other) = call.path;
             Ok(Reply::ok(call.longhaul().diff_runs(run, other).await?))
         })
+        .operation(RUN_FILES, |call| async move {
+            let _permit = call.ctx.app.acquire_read_permit().await?;
+            Ok(Reply::ok(call.longhaul().run_files(call.path, call.query.turn).await?))
+        })
         .operation(FREE_EFFECT_KEY, runs::free_effect_key)
 }
 

@@ -165,7 +165,7 @@ impl EffectFacts {
 
 impl FileEffect {
     /// Returns a text for the file change, such as `change notes.md (+3 -1 lines)`.
-    fn change_text(&self) -> String {
+    pub fn change_text(&self) -> String {
         let verb = match self.change {
             FileChangeKind::Create => "create",
             FileChangeKind::Change => "change",

@@ -159,10 +159,10 @@ async fn run_script<const N: usize>(
     };
     let exit = sandbox.exec(command, &mut receive).await?;
     let output = String::from_utf8_lossy(&output).into_owned();
-    match exit.status {
-        ExecStatus::Exited(0) => Ok(output),
-        _ => Err(SandboxError::Refused(format!("the files can't be saved: {}", output.trim()))),
+    if exit.status == ExecStatus::Exited(0) {
+        return Ok(output);
     }
+    Err(SandboxError::Refused(format!("git failed in the sandbox: {}", output.trim())))
 }
 
 fn is_commit_id(text: &str) -> bool {
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn changes_are_parsed() {
         let listed = ":000000 100644 0 1 A\0a b.txt\0:100644 000000 1 0 D\0old\0:1 1 2 3 M\0x.bin\0\
-                      3\t0\ta b.txt\0000\t7\told\0-\t-\tx.bin\0";
+                      3\t0\ta b.txt\x000\t7\told\0-\t-\tx.bin\0";
         let changes = parse_changes(listed);
         let shown = changes.iter().map(|file| {
             let FileEffect { path, change, lines_added, lines_removed } = file;

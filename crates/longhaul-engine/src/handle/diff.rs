@@ -8,11 +8,13 @@ use longhaul_api::fork::{
 use longhaul_api::run::micro_usd_to_usd;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
+use longhaul_core::event::environment::{SavedFiles, WorkspaceSaved};
 use longhaul_core::event::run::ForkEdit;
 use longhaul_core::event::tool::ToolEnded;
 use longhaul_core::event::turn::TurnCompleted;
 use longhaul_core::id::{CallId, RunId, Seq};
 use longhaul_core::message::Message;
+use longhaul_core::policy::effect_facts::FileEffect;
 use longhaul_core::raw::Hash;
 use longhaul_run::Run;
 
@@ -38,6 +40,8 @@ struct Turn {
     steps: Vec<TurnStep>,
     /// Results of the calls of the reply.
     results: BTreeMap<CallId, TurnStep>,
+    /// Changes of files after the calls.
+    changes: Vec<TurnStep>,
     /// The reply. `None` if the turn was not completed.
     reply: Option<DiffTurnView>,
 }
@@ -121,6 +125,7 @@ impl Turns {
                 }
                 None => {}
             },
+            Event::WorkspaceSaved(saved) => self.add_changes(saved),
             Event::TurnCompleted(done) => self.add_reply(done),
             Event::ToolCompleted(ended)
             | Event::ToolFailed(ended)
@@ -155,6 +160,18 @@ impl Turns {
         });
     }
 
+    fn add_changes(&mut self, saved: &WorkspaceSaved) {
+        if let SavedFiles::Snapshot(snapshot) = &saved.files {
+            let texts = snapshot.changes.iter().map(FileEffect::change_text);
+            let text = texts.collect::<Vec<_>>().join(", ");
+            let diff = snapshot.diff.map(|diff| diff.hash);
+            self.by_number.entry(saved.turn).or_default().changes.push(TurnStep {
+                hash: Hash::digest(format!("{text} {diff:?}").as_bytes()),
+                excerpt: excerpt(&format!("changes files: {text}")),
+            });
+        }
+    }
+
     fn add_result(&mut self, ended: &ToolEnded) {
         let verb = format!("gets for {}", ended.call);
         let step = TurnStep::new(&verb, &ended.output.joined_text());
@@ -164,7 +181,7 @@ impl Turns {
 
 impl Turn {
     fn all_steps(&self) -> impl Iterator<Item = &TurnStep> {
-        self.steps.iter().chain(self.results.values())
+        self.steps.iter().chain(self.results.values()).chain(&self.changes)
     }
 }
 
