@@ -79,4 +79,5 @@ mod suite {
     mod trust_cli_env;
     mod trust_cli_shell;
     mod typed_ahead;
+    mod workspace;
 }

@@ -162,6 +162,10 @@ impl<'de> Deserializer<'de> for Param {
         visitor.visit_newtype_struct(self)
     }
 
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
+        visitor.visit_u32(self.parse()?)
+    }
+
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryError> {
         visitor.visit_u64(self.parse()?)
     }
@@ -185,7 +189,7 @@ impl<'de> Deserializer<'de> for Param {
     }
 
     forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u8 u16 u32 u128 f32 f64 char str string bytes byte_buf unit
+        i8 i16 i32 i64 i128 u8 u16 u128 f32 f64 char str string bytes byte_buf unit
         unit_struct tuple tuple_struct map struct identifier
     }
 }
