@@ -10,7 +10,7 @@ mod spec;
 use longhaul_testkit::conformance::sandboxes::fixture::SandboxHarness;
 
 /// Number of bytes of the check on long output. More than is stored in the sandbox at a time.
-const LONG_OUTPUT_BYTES: u64 = 100 << 20;
+const LONG_OUTPUT_BYTES: u64 = 40 << 20;
 
 longhaul_testkit::sandbox_conformance!(conformance, fresh);
 
