@@ -340,7 +340,7 @@ operations! {
             200 "The deleted sandbox"
         }
         /// Runs a command in a running sandbox. The journal of the run records the command.
-        EXEC_IN_SANDBOX = Post once "/v1/sandboxes/{id}/exec", Admin, at SandboxId;
+        EXEC_IN_SANDBOX = Post "/v1/sandboxes/{id}/exec", Admin, at SandboxId;
             Required SandboxExecBody => SandboxExecView { 200 "How the command ended" }
     }
     "threads" "Threads: conversations that successive runs share" {

@@ -9,8 +9,8 @@ use longhaul_engine::clock::SystemClock;
 use crate::exit::Exit;
 use crate::table::JsonArgs;
 use crate::{
-    agents, answer, approve, batch, chains, chaos, config, db, demo, diff, error, export, fork,
-    gates, inbox, keys, lanes, log, ls, mcp, memory, mock_model, models, output, rules, run,
+    agents, answer, approve, batch, chains, chaos, config, db, demo, diff, doctor, error, export,
+    fork, gates, inbox, keys, lanes, log, ls, mcp, memory, mock_model, models, output, rules, run,
     run_commands, sandboxes, schedules, server, show, spend, steer, submit, trust, watch, worker,
 };
 
@@ -133,6 +133,9 @@ commands! {
     /// Shows settings, where each setting is set, and the files that are read
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// Checks what runs need on this machine: the store, the agent files and the sandboxes
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::DoctorCommand),
     /// Kills workers in the middle of their work and checks that nothing is lost or repeated
     Chaos(chaos::ChaosCommand),
     /// Serves scripted replies over the Anthropic and OpenAI APIs, for testing SDKs without a key

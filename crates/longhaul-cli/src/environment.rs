@@ -16,13 +16,14 @@ use longhaul_project::config::{dotenv, load};
 use crate::output;
 
 /// Variables that a project's `.env` must not set, because they decide what is trusted, which
-/// addresses tools may reach and where conversations are sent.
-const RESERVED_VARS: [&str; 7] = [
+/// addresses tools may reach and where conversations and keys are sent.
+const RESERVED_VARS: [&str; 8] = [
     "LONGHAUL_TRUST",
     "LONGHAUL_OUTBOUND_ALLOW",
     "LONGHAUL_TOOLS_SEND_MESSAGE_DELIVER",
     CRASH_PROBE_FILE_VAR,
     "OLLAMA_HOST",
+    "DAYTONA_API_URL",
     "XDG_STATE_HOME",
     "XDG_CONFIG_HOME",
 ];

@@ -14,6 +14,7 @@ mod config;
 mod db;
 mod demo;
 mod diff;
+mod doctor;
 mod environment;
 mod error;
 mod event_printer;

@@ -92,6 +92,21 @@ pub(crate) fn print_untrusted_text(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Prints the untrusted output of a program to stdout: unchanged for a program. For a terminal,
+/// control characters are replaced and the last line is ended.
+pub(crate) fn print_untrusted_output(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    let is_terminal = out.is_terminal();
+    let text = if is_terminal { sanitize::sanitize_text(text) } else { text.to_owned() };
+    let end = if is_terminal && !text.is_empty() && !text.ends_with('\n') { "\n" } else { "" };
+    match write!(out, "{text}{end}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("the output can't be written")
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// Prints a message to stderr. Parts of the message may be untrusted, so control characters are
 /// replaced.
 pub(crate) fn eprint_line(line: &str) {

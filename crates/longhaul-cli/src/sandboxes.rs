@@ -1,33 +1,35 @@
 //! `longhaul sandboxes`: lists, shows, starts, stops and deletes sandboxes, and runs commands in
 //! them.
 
+mod exec;
+mod shell;
+
 use clap::{Args, Subcommand};
 use longhaul_api::client::Request;
 use longhaul_api::operation::NoQuery;
 use longhaul_api::operations::{
-    DELETE_SANDBOX, EXEC_IN_SANDBOX, LIST_SANDBOXES, SHOW_SANDBOX, START_SANDBOX, STOP_SANDBOX,
+    DELETE_SANDBOX, LIST_SANDBOXES, SHOW_SANDBOX, START_SANDBOX, STOP_SANDBOX,
 };
 use longhaul_api::query::SandboxesQuery;
-use longhaul_api::sandbox::{SandboxExecBody, SandboxExecView, SandboxView};
+use longhaul_api::sandbox::SandboxView;
 use longhaul_core::change::SandboxState;
 use longhaul_core::id::{RunId, SandboxId};
 
-use crate::client::Client;
 use crate::client::connect::{with_client, with_client_if_any};
 use crate::event_printer::format_date_time;
 use crate::exit::Exit;
+use crate::sandboxes::exec::{ExecCommand, ROWS_MAX, resolve_sandbox_id};
+use crate::sandboxes::shell::ShellCommand;
 use crate::style::TextTone;
 use crate::table::{self, ListOr, TableCell};
 use crate::{output, resolve};
-
-/// Maximum number of sandboxes that are listed.
-const ROWS_MAX: usize = 10_000;
 
 pub(crate) const EXAMPLES: &str = "Examples:
   longhaul sandboxes                          the sandboxes that exist
   longhaul sandboxes ls --run @last --all     also those of a run that are deleted or lost
   longhaul sandboxes show sbx_01k3s0yq8w7v2m4n6p8r0t2v4x
   longhaul sandboxes exec r0t2v4x -- ls -la   a command in the work folder
+  longhaul sandboxes shell r0t2v4x            a shell in the work folder
   longhaul sandboxes stop r0t2v4x             gives its slot to another run; its files are kept
   longhaul sandboxes rm r0t2v4x               deletes its files";
 
@@ -49,6 +51,9 @@ pub(crate) enum SandboxesSubcommand {
     Rm(SandboxArgs),
     /// Runs a command in a running sandbox; the journal of the run records the command
     Exec(ExecCommand),
+    /// Opens a shell in a running sandbox; the journal of the run records each line
+    #[command(after_help = shell::HELP)]
+    Shell(ShellCommand),
 }
 
 #[derive(Debug, Args)]
@@ -73,24 +78,6 @@ pub(crate) struct SandboxArgs {
     json: bool,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct ExecCommand {
-    /// Id of the sandbox, or at least its last six characters
-    sandbox: String,
-    /// Working directory; default: the work folder
-    #[arg(long)]
-    cwd: Option<String>,
-    /// Seconds after which the command is killed, 600 at most
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=600))]
-    timeout: u64,
-    /// Print the result as one JSON object
-    #[arg(long)]
-    json: bool,
-    /// Program and arguments
-    #[arg(last = true, required = true)]
-    command: Vec<String>,
-}
-
 impl SandboxesCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         match &self.command {
@@ -101,6 +88,7 @@ impl SandboxesCommand {
             Some(SandboxesSubcommand::Stop(args)) => args.send(|id| STOP_SANDBOX.at(id)),
             Some(SandboxesSubcommand::Rm(args)) => args.send(|id| DELETE_SANDBOX.at(id)),
             Some(SandboxesSubcommand::Exec(exec)) => return exec.run(),
+            Some(SandboxesSubcommand::Shell(shell)) => return shell.run(),
         }?;
         Ok(Exit::Done)
     }
@@ -134,52 +122,6 @@ impl SandboxArgs {
         })?;
         output::show_text(self.json, &sandbox, describe_sandbox)
     }
-}
-
-impl ExecCommand {
-    fn run(&self) -> anyhow::Result<Exit> {
-        let body = SandboxExecBody {
-            command: self.command.clone(),
-            cwd: self.cwd.clone(),
-            timeout: Some(self.timeout),
-        };
-        let ended = with_client(async |client| {
-            let id = resolve_sandbox_id(client, &self.sandbox).await?;
-            client.send(EXEC_IN_SANDBOX.at(id).body(&body)).await
-        })?;
-        if self.json {
-            output::print_json(&ended)?;
-        } else {
-            print_output(&ended)?;
-        }
-        Ok(if ended.exit == Some(0) { Exit::Done } else { Exit::RunFailed })
-    }
-}
-
-fn print_output(ended: &SandboxExecView) -> anyhow::Result<()> {
-    output::print_untrusted_text(&ended.stdout)?;
-    for line in ended.stderr.lines() {
-        output::eprint_line(line);
-    }
-    for refusal in &ended.refused {
-        output::eprint_line(refusal);
-    }
-    match (&ended.killed, ended.exit) {
-        (Some(reason), _) => output::eprint_line(&format!("The command was killed: {reason}.")),
-        (None, Some(0) | None) => {}
-        (None, Some(code)) => output::eprint_line(&format!("exit {code}")),
-    }
-    Ok(())
-}
-
-/// Finds the sandbox with this id or id suffix, also if it no longer exists.
-async fn resolve_sandbox_id(client: &Client, id: &str) -> anyhow::Result<SandboxId> {
-    if let Ok(sandbox) = id.parse::<SandboxId>() {
-        return Ok(sandbox);
-    }
-    let query = SandboxesQuery { all: true, ..SandboxesQuery::default() };
-    let sandboxes = client.list(LIST_SANDBOXES, query, ROWS_MAX).await?;
-    resolve::resolve_id_suffix(id, "sandbox", SandboxId::PREFIX, sandboxes.iter().map(|row| row.id))
 }
 
 /// Returns lines about a sandbox.

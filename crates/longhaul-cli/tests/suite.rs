@@ -24,6 +24,7 @@ mod suite {
     mod db_cli;
     mod demo;
     mod docs;
+    mod doctor;
     mod effect_keys_cli;
     mod ephemeral_cli;
     mod exit_codes;
@@ -60,6 +61,7 @@ mod suite {
     mod pipeline;
     mod project;
     mod rules_cli;
+    mod sandboxes_cli;
     mod schedules_cli;
     mod secrets_cli;
     mod server_cli;

@@ -52,6 +52,7 @@ use crate::assemble::no_mcp_servers as mcp_servers;
 use crate::assemble::redactor::{ProjectRedactor, build_redactor};
 use crate::assemble::trusted_tools::{OutboundTools, TrustCheckedTools};
 use crate::chains::load_chains;
+use crate::config::schema::SANDBOX_PROVIDERS;
 use crate::config::settings::{Config, StoreUrl};
 use crate::mcp::file::McpFile;
 use crate::skills;
@@ -103,6 +104,8 @@ pub struct ProjectParts {
 pub struct ProjectAssembly {
     /// The tools that need no trust. The caller adds its own.
     pub tools: ToolRegistry,
+    /// Names of the sandbox providers that the caller adds to those of this build.
+    pub sandbox_providers: Vec<String>,
     config: Config,
     clock: Arc<dyn Clock>,
     outbound: OutboundTools,
@@ -119,7 +122,7 @@ impl ProjectAssembly {
         let repositories = git_repositories(config, clock);
         let tools = build_tools_without_shell(config, clock, (&outbound, &repositories))?;
         let (config, clock) = (config.clone(), Arc::clone(clock));
-        Ok(Self { tools, config, clock, outbound, repositories })
+        Ok(Self { tools, sandbox_providers: Vec::new(), config, clock, outbound, repositories })
     }
 
     /// Returns the first problem of a tool name in an agent that the program defines.
@@ -142,7 +145,7 @@ impl ProjectAssembly {
         records: Arc<dyn RecordStore>,
         loaded: Option<LoadedAgents>,
     ) -> Result<ProjectParts, AssembleError> {
-        let Self { tools, config, clock, outbound, repositories } = self;
+        let Self { tools, sandbox_providers, config, clock, outbound, repositories } = self;
         let file = McpFile::load(&config);
         // The MCP servers may have been edited while a person was asked for trust.
         let has_current_servers = |loaded: &LoadedAgents| {
@@ -150,7 +153,7 @@ impl ProjectAssembly {
         };
         let loaded = match loaded.filter(has_current_servers) {
             Some(loaded) => loaded,
-            None => load_agents(&config, &tools, Path::new("")),
+            None => load_agents_with(&config, &tools, &sandbox_providers, Path::new("")),
         };
         let images = Arc::new(StoreImageSource(records));
         let mcp_tools = create_mcp_tools(&config, file, &clock);
@@ -311,9 +314,22 @@ fn paths_denied_to_file_tools(config: &Config) -> Vec<PathBuf> {
 /// Loads the agents and skills of a project, and checks that the tools of the agents exist.
 /// `display_root` is the project's path as shown to people.
 pub fn load_agents(config: &Config, tools: &ToolRegistry, display_root: &Path) -> LoadedAgents {
+    load_agents_with(config, tools, &[], display_root)
+}
+
+/// Loads the agents of a project in a program that adds these sandbox providers.
+fn load_agents_with(
+    config: &Config,
+    tools: &ToolRegistry,
+    own_providers: &[String],
+    display_root: &Path,
+) -> LoadedAgents {
     let skills = skills::load_skills(&config.root, display_root);
-    let mut loaded =
-        with_agent_load_context(config, tools, (display_root, &skills), load_all_agents);
+    let own_providers = own_providers.iter().map(String::as_str);
+    let sandbox_providers: Vec<&str> = SANDBOX_PROVIDERS.into_iter().chain(own_providers).collect();
+    let mut loaded = with_agent_load_context(config, tools, (display_root, &skills), |ctx| {
+        load_all_agents(&AgentLoadContext { sandbox_providers: &sandbox_providers, ..*ctx })
+    });
     loaded.problems.extend(skills.problems);
     loaded.notes.extend(skills.notes);
     // Redacted here because runs are pinned to this definition, which is shown in many places.
@@ -360,6 +376,7 @@ pub fn with_agent_load_context<T>(
         skills: &skills.skills,
         broken_skills: &skills.broken_names,
         short_names: &short_names,
+        sandbox_providers: &SANDBOX_PROVIDERS,
         models: Some(&ProjectModelNames::new(config)),
         is_built_in: false,
     })

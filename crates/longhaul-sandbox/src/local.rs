@@ -51,18 +51,24 @@ pub struct LocalSandboxes {
 }
 
 impl LocalSandboxes {
-    /// Opens the provider and tries out how well it can isolate on this machine.
+    /// Opens the provider, tries out how well it can isolate on this machine, and removes what a
+    /// crash has left of deleted sandboxes.
     ///
     /// # Errors
     ///
     /// The directory of the provider can't be created or written.
     pub async fn open(options: LocalOptions) -> Result<Self, SandboxError> {
         let dir = ProviderDir::open(&options.dir)?;
+        dir.delete_leftovers().await;
+        let cgroups = CgroupRoot::find();
+        if let Some(root) = &cgroups {
+            root.remove_leftovers(&dir);
+        }
         let probe = Probe::run(&options, &dir).await;
         let shared = ProviderParts {
             search_path: bwrap::search_path(&options.read_only),
             spawner: Spawner::start()?,
-            cgroups: CgroupRoot::find(),
+            cgroups,
             options,
             dir,
             probe,
@@ -177,7 +183,7 @@ impl Sandboxes for LocalSandboxes {
                      `Delegate=yes`"
                 .to_owned(),
         }];
-        notes.push(probe::LEVEL_NOTE.to_owned());
+        notes.extend(probe.bwrap.is_ok().then(|| probe::LEVEL_NOTE.to_owned()));
         ProviderStatus {
             isolation: probe.bwrap.as_ref().map(|_| Isolation::Bubblewrap).map_err(Clone::clone),
             notes,

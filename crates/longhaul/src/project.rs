@@ -127,6 +127,7 @@ fn open_runtime_with_store_url(
     let ports = StorePorts::new(Arc::clone(&store));
     let mut base = RuntimeBase::new(ports, Arc::clone(&clock), registered)?;
     assembly.tools = base.add_tools(assembly.tools)?;
+    assembly.sandbox_providers = base.registered.sandboxes.keys().cloned().collect();
     let selector = settings.selector.as_ref();
     base.registered.check_registered_agents(selector, &|tool| assembly.tool_problem(tool))?;
     let parts = assembly.build(Arc::clone(&store) as _, options.loaded_agents)?;

@@ -258,7 +258,7 @@ impl ApiConnection {
 
     async fn send_once(&self, request: &RequestParts) -> Result<(StatusCode, Vec<u8>), SendError> {
         let mut http_request = self.http_request(request);
-        *http_request.timeout_mut() = Some(RESPONSE_TIMEOUT);
+        *http_request.timeout_mut() = Some(RESPONSE_TIMEOUT + request.extra_time);
         let response = self.execute(http_request).await?;
         Ok((response.status(), self.read_bounded_body(response).await?))
     }

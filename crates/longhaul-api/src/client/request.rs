@@ -1,6 +1,7 @@
 //! A request to an operation before it is sent: method, path, query, body and retry policy.
 
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use reqwest::{Method, Url};
 use serde::Serialize;
@@ -39,6 +40,8 @@ pub(super) struct RequestParts {
     pub(super) once: bool,
     /// Whether the request is retried when the server is busy or can't be reached.
     pub(super) retries: bool,
+    /// Time that the server may take in addition to the usual time.
+    pub(super) extra_time: Duration,
 }
 
 impl<P: PathParams, Q, B, A> Operation<P, Q, B, A> {
@@ -65,6 +68,7 @@ impl<P: PathParams, Q, B, A> Operation<P, Q, B, A> {
             idempotency_key: None,
             once: self.once,
             retries: true,
+            extra_time: Duration::ZERO,
         };
         Request { parts, types: PhantomData }
     }
@@ -80,6 +84,12 @@ impl<Q, B, A> Request<Q, B, A> {
     /// Disables retries of the request.
     pub fn without_retries(mut self) -> Self {
         self.parts.retries = false;
+        self
+    }
+
+    /// Lets the server take this time in addition to the usual time.
+    pub const fn with_extra_time(mut self, time: Duration) -> Self {
+        self.parts.extra_time = time;
         self
     }
 

@@ -74,6 +74,7 @@ const COMMANDS: &[&[&str]] = &[
     &["keys", "new", "planted"],
     &["config", "show"],
     &["config", "path"],
+    &["doctor"],
     &["chaos", "helper", "--runs", "1", "--kills", "1"],
     &["demo"],
     &["version"],

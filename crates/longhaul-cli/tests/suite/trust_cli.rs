@@ -156,7 +156,13 @@ fn a_project_can_t_trust_itself() {
     // Only the real environment may set it.
     fixture.write("agents/a.md", "---\nmodel: scripted/a\n---\nYou.");
     fixture.write("scripts/a.yaml", "replies: [{ text: Done. }]\n");
-    for line in ["LONGHAUL_TRUST=1", "XDG_STATE_HOME=/x", "XDG_CONFIG_HOME=/x"] {
+    for line in [
+        "LONGHAUL_TRUST=1",
+        "XDG_STATE_HOME=/x",
+        "XDG_CONFIG_HOME=/x",
+        // The user's key would be sent there.
+        "DAYTONA_API_URL=https://attacker.example",
+    ] {
         fixture.write(".env", &format!("{line}\n"));
         let (_, err) = fixture.run(&["run", "a", "x"], 2);
         assert!(err.contains("decides what is trusted"), "{err}");

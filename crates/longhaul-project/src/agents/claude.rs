@@ -5,13 +5,12 @@
 
 mod lenient;
 
-use std::path::Path;
-
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::check::SHELL_TOOL;
 
 use crate::agents::diagnostics::Diagnostics;
 use crate::agents::load_context::AgentLoadContext;
+use crate::agents::problem::ProblemKind;
 use crate::agents::{escape, files, runtime_fields, tools};
 use crate::spanned::{Node, NodeValue, Position, TableEntry, yaml};
 
@@ -109,10 +108,13 @@ impl ClaudeAgentFields {
         }
         // Longhaul adds this field to Claude Code's format.
         if let Some(entry) = self.find_field("sandbox") {
-            let mut sandbox_diagnostics = Diagnostics::new(diagnostics.ctx, Path::new(""));
+            let mut sandbox_diagnostics = Diagnostics::new(diagnostics.ctx, &diagnostics.path);
             let sandbox = sandbox_diagnostics.parse_sandbox(entry);
-            match sandbox_diagnostics.problems.first() {
-                None => agent.sandbox = sandbox,
+            match sandbox_diagnostics.problems.iter().find(|one| one.kind != ProblemKind::Missing) {
+                None => {
+                    agent.sandbox = sandbox;
+                    diagnostics.problems.append(&mut sandbox_diagnostics.problems);
+                }
                 Some(problem) => {
                     diagnostics.add_note(format!("`sandbox` is ignored: {}", problem.message));
                 }

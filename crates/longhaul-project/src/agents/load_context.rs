@@ -6,6 +6,7 @@ use std::path::Path;
 use longhaul_engine::agent::config::Skill;
 
 use crate::agents::built_in::BuiltInAgent;
+use crate::config::schema::SANDBOX_PROVIDERS;
 
 /// Reason why no MCP server is available.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +48,8 @@ pub struct AgentLoadContext<'a> {
     pub broken_skills: &'a [String],
     /// Model aliases that agent files may name.
     pub short_names: &'a [&'a str],
+    /// Names of the sandbox providers.
+    pub sandbox_providers: &'a [&'a str],
     /// The models of the project. `None` means that every name is accepted.
     pub models: Option<&'a dyn ModelNames>,
     /// Whether the agents are built in. Then their output schemas are not checked, because that
@@ -55,8 +58,8 @@ pub struct AgentLoadContext<'a> {
 }
 
 impl<'a> AgentLoadContext<'a> {
-    /// Creates a context with these tools, and without built-in agents, MCP servers, skills and
-    /// model aliases.
+    /// Creates a context with these tools and the sandbox providers of this build, and without
+    /// built-in agents, MCP servers, skills and model aliases.
     pub const fn new(root: &'a Path, tools: &'a [&'a str]) -> Self {
         Self {
             root,
@@ -69,6 +72,7 @@ impl<'a> AgentLoadContext<'a> {
             skills: &[],
             broken_skills: &[],
             short_names: &[],
+            sandbox_providers: &SANDBOX_PROVIDERS,
             models: None,
             is_built_in: false,
         }

@@ -19,7 +19,7 @@ impl Diagnostics<'_> {
     pub(crate) fn parse_sandbox(&mut self, entry: &TableEntry) -> Option<SandboxConfig> {
         let mut fields = Fields::new(self, entry, "provider")?;
         let mut config = SandboxConfig {
-            provider: fields.parse("provider", Diagnostics::text),
+            provider: fields.parse("provider", Diagnostics::parse_sandbox_provider),
             image: fields.parse("image", Diagnostics::text),
             ..SandboxConfig::default()
         };
@@ -36,6 +36,26 @@ impl Diagnostics<'_> {
         fields.set("only_for_repo", &mut config.only_for_repo, Diagnostics::boolean);
         fields.set("env_file", &mut config.env_file, Diagnostics::boolean);
         Some(config)
+    }
+
+    /// Parses the name of a provider. A name that is similar to a known one is a typo and is refused.
+    /// Any other unknown name is only missing, because the runs may be executed by a program that
+    /// registers a provider with that name.
+    fn parse_sandbox_provider(&mut self, entry: &TableEntry) -> Option<String> {
+        let name = self.text(entry)?;
+        let known = self.ctx.sandbox_providers;
+        if !known.contains(&name.as_str()) {
+            let message = suggest::unknown_name_message("sandbox provider", &name, known);
+            if suggest::most_similar_name(&name, known.iter().copied()).is_some() {
+                return self.reject(entry.node.position, message);
+            }
+            let message = format!(
+                "{message}; only a program that registers a provider `{name}` can execute runs of \
+                 the agent"
+            );
+            self.report_missing(entry.node.position, message);
+        }
+        Some(name)
     }
 
     fn parse_isolation_level(&mut self, entry: &TableEntry) -> Option<IsolationLevel> {

@@ -19,6 +19,9 @@ pub const TRUST_FOLDERS_KEY: &str = "trust.folders";
 /// are merged.
 pub const SECRETS_KEY: &str = "secrets.names";
 
+/// Names of the sandbox providers of this build. A program can register more.
+pub const SANDBOX_PROVIDERS: [&str; 3] = ["local", "docker", "daytona"];
+
 /// A setting in the table of all settings.
 #[derive(Debug, Clone, Copy)]
 pub struct SettingKey {
@@ -78,8 +81,7 @@ pub const SETTING_KEYS: &[SettingKey] = &[
     key("inboxes.*.agent", SettingValueKind::TEXT),
     key("hooks", SettingValueKind::Unsupported("inbound webhooks")),
     // Provider of the sandboxes of agents that name none.
-    key("sandbox.provider", SettingValueKind::Choice(&["local", "docker", "daytona"]))
-        .with_default("\"local\""),
+    key("sandbox.provider", SettingValueKind::Choice(&SANDBOX_PROVIDERS)).with_default("\"local\""),
     // Image of the sandboxes of agents that name none.
     key("sandbox.image", SettingValueKind::TEXT),
     // Maximum number of sandboxes that run at once at one provider.

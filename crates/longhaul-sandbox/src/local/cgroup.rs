@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 
 use longhaul_core::port::sandbox::{SandboxError, SandboxLimits};
 
-use crate::local::layout::{Layout, io_error};
+use crate::local::layout::{Layout, ProviderDir, io_error, is_name};
 
 /// Default maximum number of processes and threads of a sandbox.
 pub(crate) const TASKS_DEFAULT: u32 = 2_000;
+/// Prefix of the names of control groups of sandboxes.
+const NAME_PREFIX: &str = "longhaul-";
 /// Period over which CPU time is limited, in microseconds.
 const CPU_PERIOD_MICROS: u32 = 100_000;
 
@@ -117,18 +119,45 @@ impl CgroupRoot {
         }
     }
 
-    fn group(&self, layout: &Layout) -> Cgroup {
-        // Another provider on this machine may have a sandbox with the same name.
-        let mut hasher = DefaultHasher::new();
-        layout.dir().hash(&mut hasher);
-        let name = layout.dir().file_name().unwrap_or_default().to_string_lossy();
-        let name = format!("longhaul-{name}-{:08x}", hasher.finish() as u32);
+    /// Removes the empty control groups of sandboxes in this directory that no longer exist. A crash
+    /// between the end of a sandbox and the removal of its group leaves one behind.
+    pub(crate) fn remove_leftovers(&self, provider: &ProviderDir) {
+        for entry in self.dirs().flat_map(fs::read_dir).flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let sandbox = name.strip_prefix(NAME_PREFIX).and_then(|rest| rest.rsplit_once('-'));
+            let Some((sandbox, _)) = sandbox.filter(|(sandbox, _)| is_name(sandbox)) else {
+                continue;
+            };
+            let layout = provider.layout(sandbox);
+            if group_name(&layout) == name && matches!(layout.load(), Ok(None)) {
+                // The kernel keeps a group that has processes.
+                _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+
+    /// Returns the directories in which groups are created, that of the memory first.
+    fn dirs(&self) -> impl Iterator<Item = &PathBuf> {
         let dirs = match self {
             Self::V1 { memory, pids, cpu } => [Some(memory), Some(pids), cpu.as_ref()],
             Self::V2(dir) => [Some(dir), None, None],
         };
-        Cgroup { dirs: dirs.into_iter().flatten().map(|dir| dir.join(&name)).collect() }
+        dirs.into_iter().flatten()
     }
+
+    fn group(&self, layout: &Layout) -> Cgroup {
+        let name = group_name(layout);
+        Cgroup { dirs: self.dirs().map(|dir| dir.join(&name)).collect() }
+    }
+}
+
+/// Returns the name of the control group of a sandbox. Another provider on this machine may have a
+/// sandbox with the same name, so the name contains a hash of the directory.
+fn group_name(layout: &Layout) -> String {
+    let mut hasher = DefaultHasher::new();
+    layout.dir().hash(&mut hasher);
+    let name = layout.dir().file_name().unwrap_or_default().to_string_lossy();
+    format!("{NAME_PREFIX}{name}-{:08x}", hasher.finish() as u32)
 }
 
 /// Control group of a sandbox.
@@ -185,4 +214,49 @@ fn has_controllers(dir: &Path) -> bool {
     let controllers = fs::read_to_string(dir.join("cgroup.subtree_control")).unwrap_or_default();
     let mut required = ["memory", "pids"].into_iter();
     required.all(|name| controllers.split_whitespace().any(|found| found == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_empty_groups_of_sandboxes_that_no_longer_exist_are_removed() {
+        let temp = tempfile::tempdir().unwrap();
+        let provider = ProviderDir::open(&temp.path().join("own")).unwrap();
+        let other = ProviderDir::open(&temp.path().join("other")).unwrap();
+        let existing = provider.layout("existing");
+        fs::create_dir(existing.dir()).unwrap();
+        let file = r#"{"labels":{},"state":"stopped","isolation":"bubblewrap","created_at":"2026-01-01T00:00:00.000000Z"}"#;
+        fs::write(existing.dir().join("sandbox.json"), file).unwrap();
+        assert!(existing.load().unwrap().is_some());
+
+        let groups = ["memory", "pids"].map(|controller| temp.path().join(controller));
+        let [memory, pids] = groups.clone();
+        let root = CgroupRoot::V1 { memory, pids, cpu: None };
+        let kept = [
+            group_name(&existing),
+            group_name(&other.layout("gone")),
+            group_name(&provider.layout("busy")),
+            "longhaul-probe-1".to_owned(),
+            "longhaul-gone-00000000".to_owned(),
+        ];
+        for group in &groups {
+            for name in kept.iter().chain([&group_name(&provider.layout("gone"))]) {
+                fs::create_dir_all(group.join(name)).unwrap();
+            }
+            // A group with processes can't be removed, like a directory that is not empty.
+            fs::create_dir(group.join(&kept[2]).join("process")).unwrap();
+        }
+        root.remove_leftovers(&provider);
+        for group in &groups {
+            let entries = fs::read_dir(group).unwrap().flatten();
+            let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
+            let mut names: Vec<String> = entries.map(name).collect();
+            names.sort();
+            let mut expected = kept.clone();
+            expected.sort();
+            assert_eq!(names, expected);
+        }
+    }
 }

@@ -21,6 +21,9 @@ const NAME_BYTES_MAX: usize = 64;
 /// Maximum size of the file with the state of a sandbox.
 const STATE_BYTES_MAX: u64 = 1 << 20;
 
+/// Prefix of the directories of sandboxes that are being deleted.
+const DELETED_PREFIX: &str = ".deleted-";
+
 /// Users, groups and host names that programs see in a sandbox.
 const ETC_FILES: &[(&str, &str)] = &[
     (
@@ -165,7 +168,7 @@ impl ProviderDir {
     /// Deletes the directory of a sandbox without processes.
     pub(crate) async fn delete_sandbox(&self, layout: &Layout) -> Result<(), SandboxError> {
         let id = random_id().map_err(|error| io_error("delete", &layout.dir, &error))?;
-        let trash = self.root.join(format!(".deleted-{id}"));
+        let trash = self.root.join(format!("{DELETED_PREFIX}{id}"));
         {
             let _lock = self.lock()?;
             match fs::rename(&layout.dir, &trash) {
@@ -173,19 +176,22 @@ impl ProviderDir {
                 renamed => renamed.map_err(|error| io_error("delete", &layout.dir, &error))?,
             }
         }
-        // The program deletes trees that are too deep for the standard library, which opens all
-        // folders on the way.
-        let chmod = ["chmod", "-R", "u+rwX", "--"].as_slice();
-        let rm = ["rm", "-rf", "--"].as_slice();
-        for program in [rm, chmod, rm] {
-            let mut command = Command::new(program[0]);
-            let output = command.args(&program[1..]).arg(&trash).kill_on_drop(true).output().await;
-            if output.is_ok_and(|output| output.status.success()) && program == rm {
-                return Ok(());
+        delete_tree(&trash).await
+    }
+
+    /// Deletes the directories of deleted sandboxes that a crash has left behind.
+    pub(crate) async fn delete_leftovers(&self) {
+        let entries = fs::read_dir(&self.root).into_iter().flatten().flatten();
+        for entry in entries {
+            let is_deleted = entry.file_name().to_string_lossy().starts_with(DELETED_PREFIX);
+            if !is_deleted || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            // Another process may be deleting the same directory.
+            if let Err(error) = delete_tree(&entry.path()).await {
+                tracing::warn!(%error, "the files of a deleted sandbox remain");
             }
         }
-        let error = io::Error::other("some files remain");
-        Err(io_error("delete the files of a sandbox in", &trash, &error))
     }
 
     /// Lists all sandboxes by name.
@@ -200,6 +206,23 @@ impl ProviderDir {
         let load = |name: String| Some(self.layout(&name).load().ok()??.info(&name));
         Ok(names.into_iter().filter_map(load).collect())
     }
+}
+
+/// Deletes a directory with everything in it.
+async fn delete_tree(dir: &Path) -> Result<(), SandboxError> {
+    // The program deletes trees that are too deep for the standard library, which opens all
+    // folders on the way.
+    let chmod = ["chmod", "-R", "u+rwX", "--"].as_slice();
+    let rm = ["rm", "-rf", "--"].as_slice();
+    for program in [rm, chmod, rm] {
+        let mut command = Command::new(program[0]);
+        let output = command.args(&program[1..]).arg(dir).kill_on_drop(true).output().await;
+        if output.is_ok_and(|output| output.status.success()) && program == rm {
+            return Ok(());
+        }
+    }
+    let error = io::Error::other("some files remain");
+    Err(io_error("delete the files of a sandbox in", dir, &error))
 }
 
 /// Directories of one sandbox.

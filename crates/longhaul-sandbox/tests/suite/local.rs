@@ -2,6 +2,7 @@
 
 mod escape;
 mod fixture;
+mod leftovers;
 mod levels;
 mod limits;
 mod network;

@@ -111,11 +111,14 @@ fn is_same_host(origin: &str, host: &str) -> bool {
 
 /// Middleware that returns 503 if the response does not begin in time. It does not end streams.
 pub(crate) async fn limit_time(State(app): State<App>, request: Request, next: Next) -> Response {
+    // A command in a sandbox has the timeout of its request.
+    let path = request.uri().path();
+    let is_exec = path.starts_with("/v1/sandboxes/") && path.ends_with("/exec");
     let clock = &app.longhaul().services().clock;
     tokio::select! {
         biased;
         response = next.run(request) => response,
-        () = clock.sleep(RESPONSE_TIMEOUT.into()) => {
+        () = clock.sleep(RESPONSE_TIMEOUT.into()), if !is_exec => {
             let message = "the request timed out; everything acknowledged before is still stored";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", message)
                 .with_hint("try again with the same Idempotency-Key")

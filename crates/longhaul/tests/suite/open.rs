@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use longhaul::context::{ContextError, ContextProvider, ContextRequest, Perception};
+use longhaul::sandboxes::{
+    Isolation, ProviderStatus, Sandbox, SandboxError, SandboxInfo, SandboxSpec, Sandboxes,
+};
 use longhaul::{Agent, RawJson, Runtime, RuntimeBuilder, Task, async_trait, models};
 use serde_json::json;
 
@@ -120,4 +124,65 @@ async fn a_second_runtime_on_the_same_file_fails_with_the_current_driver() {
     }
     drop(first);
     Runtime::builder().store(&store).open().await.unwrap();
+}
+
+/// A provider without sandboxes.
+#[derive(Debug)]
+struct EmptyProvider(&'static str);
+
+#[async_trait]
+impl Sandboxes for EmptyProvider {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn host(&self) -> Option<String> {
+        None
+    }
+
+    async fn status(&self) -> ProviderStatus {
+        ProviderStatus { isolation: Ok(Isolation::Remote), notes: Vec::new() }
+    }
+
+    async fn create(&self, _: &SandboxSpec) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        Err(SandboxError::NotFound)
+    }
+
+    async fn start(&self, _: &str, _: &SandboxSpec) -> Result<Arc<dyn Sandbox>, SandboxError> {
+        Err(SandboxError::NotFound)
+    }
+
+    async fn get(&self, _: &str) -> Result<SandboxInfo, SandboxError> {
+        Err(SandboxError::NotFound)
+    }
+
+    async fn list(&self, _: &BTreeMap<String, String>) -> Result<Vec<SandboxInfo>, SandboxError> {
+        Ok(Vec::new())
+    }
+
+    async fn stop(&self, _: &str) -> Result<(), SandboxError> {
+        Ok(())
+    }
+
+    async fn delete(&self, _: &str) -> Result<(), SandboxError> {
+        Ok(())
+    }
+}
+
+/// A registered name may be similar to the name of another provider.
+#[tokio::test]
+async fn an_agent_file_may_name_a_registered_sandbox_provider() {
+    let folder = tempfile::tempdir().unwrap();
+    let front = "model: scripted/hi\ntools: [shell]\nsandbox: { provider: docker2 }";
+    let agent = format!("---\n{front}\n---\nYou greet.\n");
+    let files =
+        [("agents/a.md", agent.as_str()), ("scripts/hi.yaml", "replies: [{ text: Hi. }]\n")];
+    write_files(folder.path(), &files);
+    let builder = || Runtime::builder().store("sqlite::memory:").project(folder.path());
+    let runtime = builder().open().await.unwrap();
+    let error = runtime.submit(Task::new("a")).await.unwrap_err().to_string();
+    let expected = "agents/a.md:4:22: unknown sandbox provider `docker2`, did you mean `docker`?";
+    assert!(error.contains(expected), "{error}");
+    let runtime = builder().sandboxes(EmptyProvider("docker2")).open().await.unwrap();
+    runtime.submit(Task::new("a")).await.unwrap();
 }
