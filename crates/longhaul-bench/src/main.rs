@@ -15,6 +15,7 @@ mod park;
 mod process;
 mod queue;
 mod report;
+mod sandbox;
 mod serve;
 mod turn;
 
@@ -57,6 +58,8 @@ enum Bench {
     Serve(serve::ServeArgs),
     /// Measures recovery after kill -9 (W7): runs lost, calls repeated, time to the first event
     Crash(crash::CrashArgs),
+    /// Measures sandboxes of the provider `local`: commands, starts, ten and a hundred at once
+    Sandbox(sandbox::SandboxArgs),
     /// Executes one run over HTTP and prints nothing, for scripts/instructions
     #[command(hide = true)]
     Run(turn::SingleRunArgs),
@@ -75,6 +78,7 @@ fn main() -> anyhow::Result<()> {
             Bench::Park(args) => args.run(&options).await?.print(),
             Bench::Serve(args) => args.run(&options).await?.print(),
             Bench::Crash(args) => args.run(&options)?.print(),
+            Bench::Sandbox(args) => args.run(&options).await?.print(),
             Bench::Run(args) => args.run(&options).await,
         }
     })

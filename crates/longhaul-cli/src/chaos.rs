@@ -6,6 +6,7 @@
 
 mod kills;
 mod project;
+mod sandboxes;
 mod verify;
 
 use std::path::PathBuf;
@@ -16,13 +17,15 @@ use longhaul_core::id::InboxName;
 use longhaul_core::time::Clock as _;
 use longhaul_engine::Task;
 use longhaul_engine::agent::Agent;
+use longhaul_engine::agent::check::SHELL_TOOL;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::tools::registry::RegisteredTool;
+use longhaul_project::trust::items::needs_trust_for_shell;
 use longhaul_store::OpenMode;
 use serde::Serialize;
 
-use crate::chaos::kills::{KillArgs, KillCounts, KillLog, KillLoop, RecoveryTimes};
-use crate::chaos::project::{BUILT_IN_AGENT, PROBE_PREFIX, ScratchProject};
+use crate::chaos::kills::{KillArgs, KillLog, KillLoop, RecoveryTimes};
+use crate::chaos::project::{BUILT_IN_AGENT, PROBE_PREFIX, SANDBOX_AGENT, ScratchProject};
 use crate::chaos::verify::{Findings, Invariant, ModelCallCounts, Violation, verify_runs};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -42,6 +45,7 @@ const EXAMPLES: &str = "Examples:
   longhaul chaos                                20 runs of 12 turns, 50 kills
   longhaul chaos writer \"Summarise the notes\"    the same test with your own agent
   longhaul chaos --kills 200 --seed 7 --keep    longer, repeatable, keeps the folder
+  longhaul chaos --sandbox                      the runs work in sandboxes, which needs bubblewrap
 
 Agents, skills, scripts and longhaul.toml are copied to a temporary folder with a store of its own;
 your own runs are never touched. In-doubt calls are settled with the records in the probe file,
@@ -61,6 +65,9 @@ pub(crate) struct ChaosCommand {
     format: InputFormatArgs,
     #[command(flatten)]
     kills: KillArgs,
+    /// Use a built-in agent that also runs commands in a sandbox of the provider `local`
+    #[arg(long, conflicts_with = "agent")]
+    sandbox: bool,
     /// Keep the temporary folder with the runs
     #[arg(long)]
     keep: bool,
@@ -79,7 +86,8 @@ impl ChaosCommand {
         // Only the workers drive runs, not this process.
         let options = store_open_options(OpenMode::Outsider);
         let runtime = open_runtime(scratch.config.clone(), options)?;
-        let agent = self.agent.as_deref().unwrap_or(BUILT_IN_AGENT);
+        let built_in = if self.sandbox { SANDBOX_AGENT } else { BUILT_IN_AGENT };
+        let agent = self.agent.as_deref().unwrap_or(built_in);
         self.check_agent(&runtime, agent)?;
         let inboxes = runtime.config.worker_settings().inboxes;
         let task = Task {
@@ -108,7 +116,7 @@ impl ChaosCommand {
         let mut findings = verify_runs(&journals, &scratch.read_effects()?);
         findings.runs.submitted = log.runs.len();
         let duration_ms = SystemClock.monotonic_time().minus(start).0;
-        let has_passed = findings.has_test_passed();
+        let has_passed = findings.has_test_passed() && log.sandbox_problems.is_empty();
         let verdict = if has_passed { "passed" } else { "failed" };
         let folder = (self.keep || !has_passed).then(|| scratch.folder.keep());
         let agent = agent.to_owned();
@@ -157,6 +165,7 @@ fn effects_outside_test(runtime: &ProjectRuntime, agent: &Agent) -> Vec<String> 
     let is_local = |tool: &str| {
         // A control tool only asks a person, waits or ends the run.
         LOCAL_TOOLS.contains(&tool)
+            || tool == SHELL_TOOL && !needs_trust_for_shell(agent)
             || tool.starts_with(PROBE_PREFIX)
             || services.tools.find_tool(tool).is_some_and(RegisteredTool::is_control)
     };
@@ -187,15 +196,14 @@ impl Scorecard {
         let Findings { runs, recoveries, once_calls, pure_repeats, keyed_repeats, .. } = findings;
         let (submitted, completed) = (runs.submitted, runs.completed);
         let (failed, other) = (runs.failed.len(), runs.other.len());
-        let KillLog { kills: KillCounts { planned, done }, restarts, .. } = log;
-        let hint = if done < planned { ": all runs ended; increase --runs" } else { "" };
+        let KillLog { kills, restarts, sandboxes, sandbox_problems, .. } = log;
         let RecoveryTimes { median, worst, .. } = log.recovery_ms;
         let ModelCallCounts { total, repeated } = findings.model_calls;
         let settled: Vec<_> = findings.in_doubt.iter().map(|call| call.settled_by.into()).collect();
         let (in_doubt, settled) = (settled.len(), format_name_counts(&settled));
         let mut text = format!(
             "  runs                                         {submitted} submitted, {completed} completed, {failed} failed, {other} cancelled or not ended
-  kills with SIGKILL                           {done} of {planned}{hint}
+  kills with SIGKILL                           {kills}
   worker restarts                              {restarts}
   runs recovered from a dead worker            {recoveries}
   recovery, start to first event               median {median} ms, worst {worst} ms
@@ -203,23 +211,28 @@ impl Scorecard {
   allowed repeats                              {pure_repeats} pure calls, {keyed_repeats} keyed calls with the same key
   once calls                                   {once_calls}
   in doubt, and reported as such               {in_doubt}  {settled}
-"
+  sandboxes                                    {sandboxes} used, {} problems
+",
+            sandbox_problems.len()
         );
         for (invariant, label) in Invariant::ALL {
             let count = findings.violation_counts.get(&invariant).copied().unwrap_or_default();
             let result = if count == 0 { "ok" } else { "BROKEN" };
             text.push_str(&format!("  {label:<44} {count}  {result}\n"));
         }
-        text.push_str(&match findings.has_test_passed() {
+        text.push_str(&match self.verdict == "passed" {
             true => format!("\nAll guarantees held (seed {seed}, {} s).", self.duration_ms / 1_000),
             false => format!("\nA guarantee was violated (seed {seed})."),
         });
         if log.stalled {
-            text.push_str(" The last worker wrote nothing for three minutes while runs were open.");
+            text.push_str(" The last worker wrote nothing for three minutes with work left.");
         }
         for Violation { run, call, message, .. } in findings.violations.iter().take(SHOWN_MAX) {
             let call = call.map_or(String::new(), |call| format!(" {call}"));
             text.push_str(&format!("\n  {run}{call}: {message}"));
+        }
+        for problem in sandbox_problems.iter().take(SHOWN_MAX) {
+            text.push_str(&format!("\n  {problem}"));
         }
         for run in runs.failed.iter().chain(&runs.other).take(SHOWN_MAX) {
             text.push_str(&format!("\n  {run} did not complete"));

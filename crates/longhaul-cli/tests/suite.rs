@@ -14,6 +14,8 @@ mod suite {
     mod built_in_agents;
     mod chains_cli;
     mod chaos;
+    #[cfg(target_os = "linux")]
+    mod chaos_sandbox;
     mod children_cli;
     mod cli;
     mod clock_steps;

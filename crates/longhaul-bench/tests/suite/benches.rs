@@ -108,7 +108,18 @@ fn the_binary_is_measured_from_outside() {
 #[test]
 fn kills_lose_and_repeat_nothing() {
     let report = measure(&["crash", "--kills", "4"]);
-    assert!(figure(&report, "w7", "kills") >= 1.0, "{report:#}");
+    assert_eq!(figure(&report, "w7", "kills"), 4.0, "{report:#}");
     assert_eq!(figure(&report, "w7", "runs_lost"), 0.0);
     assert_eq!(figure(&report, "w7", "guarantees_violated"), 0.0);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn sandboxes_are_measured_beside_plain_bubblewrap() {
+    let report = measure(&["sandbox", "--repeats", "3", "--stopped", "4"]);
+    for section in ["exec", "create_to_first_command", "start_to_first_command", "exec_10_at_once"]
+    {
+        assert!(figure(&report, section, "p50_to_plain") > 0.0, "{section}: {report:#}");
+    }
+    assert_eq!(figure(&report, "stopped_with_volumes", "sandboxes"), 4.0);
 }

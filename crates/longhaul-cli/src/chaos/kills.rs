@@ -1,5 +1,6 @@
 //! The kill loop of a chaos test: submits runs, starts workers and kills them until all kills are
-//! done, answers the gates in place of a person, and lets the last worker finish the runs.
+//! done, answers the gates in place of a person, and lets the last worker finish the runs and stop
+//! their sandboxes.
 //!
 //! Invariant: a call in doubt counts as done only if its effect is recorded, and a call that must
 //! not be repeated is never started again.
@@ -9,6 +10,7 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 
 use clap::Args;
 use longhaul::project::ProjectRuntime;
+use longhaul_core::change::SandboxFilter;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::policy::gate::{Answer, GateDecision, GateKind, GateRow};
@@ -20,6 +22,7 @@ use longhaul_run::commands::current_gate_digest;
 use serde::Serialize;
 
 use crate::chaos::project::ScratchProject;
+use crate::chaos::sandboxes::verify_sandboxes;
 use crate::output;
 
 /// Range of the time from a worker's first event to its kill, in milliseconds, before it is scaled.
@@ -29,8 +32,8 @@ const LIFETIME_MS: (u64, u64) = (5, 150);
 /// the duration of a run is unknown at first.
 const SCALES: (u64, u64, u64) = (30, 2, 2_000);
 
-/// Share of the runs that have ended by the time of the last kill, in percent. The rest are still
-/// open, so that the last kills interrupt something.
+/// Share of the runs that have ended by the time of the last kill, in percent. Most kills interrupt
+/// several runs then.
 const ENDED_AT_LAST_KILL: u64 = 60;
 
 /// Interval between checks of the progress of the runs.
@@ -58,7 +61,7 @@ const EVENTS_MAX: usize = 10_000_000;
 /// Command-line arguments of the kill loop.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct KillArgs {
-    /// Number of runs to submit
+    /// Number of runs to submit; more are submitted if all have ended before the last kill
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) runs: u64,
     /// Number of times that a worker is killed
@@ -78,18 +81,18 @@ pub(crate) struct KillLog {
     /// Runs whose submission was acknowledged.
     #[serde(skip)]
     pub(crate) runs: Vec<RunId>,
-    pub(crate) kills: KillCounts,
+    /// Number of workers that were killed in the middle of their work.
+    pub(crate) kills: u64,
     /// Number of workers that were started after the first one.
     pub(crate) restarts: u64,
     pub(crate) recovery_ms: RecoveryTimes,
-    /// Whether the last worker wrote nothing for `STALL_TIMEOUT` while runs had not ended.
+    /// Number of sandboxes that the runs have used.
+    pub(crate) sandboxes: usize,
+    /// Sandboxes, or parts of them, that are left in a wrong state, each described in a sentence.
+    pub(crate) sandbox_problems: Vec<String>,
+    /// Whether the last worker wrote nothing for `STALL_TIMEOUT` while runs had not ended or
+    /// sandboxes were not stopped.
     pub(crate) stalled: bool,
-}
-
-#[derive(Debug, Default, Serialize)]
-pub(crate) struct KillCounts {
-    pub(crate) planned: u64,
-    pub(crate) done: u64,
 }
 
 /// Times from each worker's start to its first event, in milliseconds.
@@ -101,12 +104,23 @@ pub(crate) struct RecoveryTimes {
     pub(crate) worst: u64,
 }
 
-/// All runs, and the numbers of events, of open runs and of ended runs.
+/// All runs, and the numbers of events, of open runs, of ended runs and of sandboxes that are not
+/// stopped.
 struct Progress {
     runs: BTreeSet<RunId>,
     events: u64,
     open: u64,
     ended: u64,
+    sandboxes: u64,
+}
+
+/// Time at which a worker is killed.
+#[derive(Clone, Copy)]
+enum End {
+    /// This time after the worker's first event.
+    After(Millis),
+    /// When all runs have ended and all sandboxes are stopped.
+    AllEnded,
 }
 
 /// The kill loop of a chaos test.
@@ -130,16 +144,14 @@ impl<'a> KillLoop<'a> {
         args: KillArgs,
         task: Task,
     ) -> anyhow::Result<(KillLog, BTreeMap<RunId, Vec<JournalEntry>>)> {
-        let kills = KillCounts { planned: args.kills, done: 0 };
-        let (log, answers) = (KillLog { kills, ..KillLog::default() }, BTreeMap::new());
+        let (log, answers) = (KillLog::default(), BTreeMap::new());
         let mut kill_loop = Self { scratch, runtime, args, task, log, answers };
         kill_loop.submit_and_kill().await?;
-        if kill_loop.progress().await?.open > 0 {
-            let progress = kill_loop.run_worker(Millis(u64::MAX), STALL_TIMEOUT).await?;
-            kill_loop.log.stalled = progress.open > 0;
-        }
-        let Progress { mut runs, .. } = kill_loop.progress().await?;
+        let Progress { mut runs, open, sandboxes, .. } =
+            kill_loop.run_worker(End::AllEnded).await?;
+        kill_loop.log.stalled = open + sandboxes > 0;
         let mut log = kill_loop.log;
+        (log.sandboxes, log.sandbox_problems) = verify_sandboxes(scratch, runtime).await?;
         let RecoveryTimes { all, median, worst } = &mut log.recovery_ms;
         all.sort_unstable();
         *median = all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or_default();
@@ -154,63 +166,47 @@ impl<'a> KillLoop<'a> {
         Ok((log, journals))
     }
 
-    /// Submits all runs and kills their workers until all kills are done or all runs have ended.
+    /// Submits all runs and kills their workers until all kills are done.
     async fn submit_and_kill(&mut self) -> anyhow::Result<()> {
         let KillArgs { runs, kills, seed, json } = self.args;
         let mut scale = SCALES.0;
-        while self.log.kills.done < kills {
-            // A quarter of the runs is submitted at the start, the rest during the first 90 % of the
-            // kills, so that there is work to interrupt until the last kill.
-            let first = (runs / 4).max(1);
-            let due = first + (runs - first) * self.log.kills.done / (kills * 9 / 10).max(1);
-            self.submit_up_to(due).await?;
-            if self.progress().await?.open == 0 {
-                self.submit_up_to(self.log.runs.len() as u64 + 1).await?;
-            }
-            if self.progress().await?.open == 0 {
-                break;
-            }
+        for done in 1..=kills {
+            // A quarter of the runs is submitted at the start, the rest evenly over the kills.
+            self.submit_up_to(runs * (kills + 3 * (done - 1)) / (4 * kills)).await?;
             let (min, max) = LIFETIME_MS;
-            let random = BuildHasherDefault::<DefaultHasher>::new();
-            let random = random.hash_one((seed, self.log.kills.done));
+            let random = BuildHasherDefault::<DefaultHasher>::new().hash_one((seed, done));
             let lifetime = Millis((min + random % (max - min)) * scale / 100);
-            let Progress { open, ended, .. } = self.run_worker(lifetime, EVENT_TIMEOUT).await?;
-            if open == 0 && self.log.runs.len() as u64 == runs {
-                break;
-            }
-            self.log.kills.done += 1;
-            let done = self.log.kills.done;
+            let Progress { ended, .. } = self.run_worker(End::After(lifetime)).await?;
+            self.log.kills = done;
             scale = match ended * kills * 100 > done * runs * ENDED_AT_LAST_KILL {
                 true => (scale * 7 / 10).max(SCALES.1),
                 false => (scale * 13 / 10 + 1).min(SCALES.2),
             };
             if !json && done.is_multiple_of(10) {
-                output::eprint_line(&format!(
-                    "  {done} of {kills} kills, {ended} of {runs} runs have ended"
-                ));
+                output::eprint_line(&format!("  {done} of {kills} kills, {ended} runs have ended"));
             }
         }
         self.submit_up_to(runs).await
     }
 
-    /// Submits runs until there are this many, but not more than the test has.
+    /// Submits runs until there are this many.
     async fn submit_up_to(&mut self, count: u64) -> anyhow::Result<()> {
-        while (self.log.runs.len() as u64) < count.min(self.args.runs) {
+        while (self.log.runs.len() as u64) < count {
             self.log.runs.push(self.runtime.longhaul.submit(self.task.clone()).await?);
         }
         Ok(())
     }
 
-    /// Starts a worker process, answers gates while it works, and kills it: this time after its first
-    /// event, when all runs have ended, or after `timeout` without an event.
-    async fn run_worker(&mut self, lifetime: Millis, timeout: Millis) -> anyhow::Result<Progress> {
+    /// Starts a worker process, answers gates while it works, and kills it at its end, or after a
+    /// timeout without an event.
+    async fn run_worker(&mut self, end: End) -> anyhow::Result<Progress> {
         // Each answer writes an event, which must not be taken for the first one of the worker.
         while self.answer_gates().await? {}
         let mut events = self.progress().await?.events;
         let start = SystemClock.monotonic_time();
         let (mut first_event, mut last_event) = (None, start);
         let mut worker = self.scratch.start_worker()?;
-        self.log.restarts += u64::from(self.log.kills.done > 0);
+        self.log.restarts += u64::from(self.log.kills > 0);
         loop {
             worker.check_running()?;
             let progress = self.progress().await?;
@@ -222,11 +218,20 @@ impl<'a> KillLoop<'a> {
                     self.log.recovery_ms.all.push(now.minus(start).0);
                 }
             }
-            let is_over = first_event.is_some_and(|first| now.minus(first) >= lifetime)
-                || now.minus(last_event) >= timeout;
-            if is_over || progress.open == 0 {
+            let (is_over, timeout) = match end {
+                End::After(lifetime) => {
+                    (first_event.is_some_and(|first| now.minus(first) >= lifetime), EVENT_TIMEOUT)
+                }
+                End::AllEnded => (progress.open + progress.sandboxes == 0, STALL_TIMEOUT),
+            };
+            if is_over || now.minus(last_event) >= timeout {
                 worker.kill()?;
                 return Ok(progress);
+            }
+            // However fast the runs are, each kill finds one to interrupt.
+            if progress.open == 0 && matches!(end, End::After(_)) {
+                self.submit_up_to(self.log.runs.len() as u64 + 1).await?;
+                events = self.progress().await?.events;
             }
             self.answer_gates().await?;
             SystemClock.sleep(POLL_INTERVAL).await;
@@ -236,11 +241,15 @@ impl<'a> KillLoop<'a> {
     async fn progress(&self) -> anyhow::Result<Progress> {
         // All runs. The store takes no larger limit.
         let filter = RunFilter { limit: usize::MAX >> 1, ..RunFilter::default() };
-        let rows = self.runtime.longhaul.services().store.list_runs(filter).await?;
+        let services = self.runtime.longhaul.services();
+        let rows = services.store.list_runs(filter).await?;
+        let filter = SandboxFilter { limit: usize::MAX >> 1, ..SandboxFilter::default() };
+        let sandboxes = services.records.list_sandboxes(filter).await?;
+        let sandboxes = sandboxes.iter().filter(|row| row.state.holds_slot()).count() as u64;
         let ended = rows.iter().filter(|row| row.status.is_terminal()).count() as u64;
         let events = rows.iter().map(|row| row.last_seq.0).sum();
         let runs = rows.iter().map(|row| row.id).collect();
-        Ok(Progress { runs, events, open: rows.len() as u64 - ended, ended })
+        Ok(Progress { runs, events, open: rows.len() as u64 - ended, ended, sandboxes })
     }
 
     /// Answers the open gates of all runs. Returns whether an answer was accepted.

@@ -49,14 +49,19 @@ const SETTINGS: [(&str, &str); 4] = [
     ("LONGHAUL_WORKER_CRASH_LIMIT", "0"),
 ];
 
-/// Name of the built-in agent.
+/// Names of the built-in agents, without and with a sandbox.
 pub(crate) const BUILT_IN_AGENT: &str = "chaos";
+pub(crate) const SANDBOX_AGENT: &str = "chaos-sandbox";
 
 /// The built-in project: twelve turns, tools of three effect classes, and delays in which a kill can
-/// happen. It needs no key, no network and no file outside its folder.
-const BUILT_IN_FILES: [(&str, &str); 2] = [
+/// happen. It needs no key, no network and no file outside its folder. There are fewer slots for
+/// sandboxes than runs, so that sandboxes of waiting runs are stopped.
+const BUILT_IN_FILES: [(&str, &str); 5] = [
+    ("longhaul.toml", "[sandbox]\nmax_running = 3\n"),
     ("agents/chaos.md", include_str!("../../chaos/chaos.md")),
     ("scripts/chaos.yaml", include_str!("../../chaos/chaos.yaml")),
+    ("agents/chaos-sandbox.md", include_str!("../../chaos/chaos-sandbox.md")),
+    ("scripts/chaos-sandbox.yaml", include_str!("../../chaos/chaos-sandbox.yaml")),
 ];
 
 /// The temporary project of a chaos test. Its folder is removed when this value is dropped.

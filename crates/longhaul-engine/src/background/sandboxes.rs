@@ -51,17 +51,18 @@ pub(crate) struct SandboxSweeper {
 }
 
 impl SandboxSweeper {
-    /// Checks all sandboxes from time to time, and soon after a signal, until the store fails.
+    /// Checks all sandboxes now, from time to time, and soon after a signal, until the store fails.
     pub(crate) async fn run(&mut self, services: &Services) -> Result<()> {
         let (sandboxes, clock) = (&services.sandboxes, &services.clock);
         loop {
+            // At the start too: a dead process may have left stops that other runs wait for.
+            self.check_once(services).await?;
+            clock.sleep(CHECK_PAUSE).await;
             tokio::select! {
                 biased;
                 () = sandboxes.changed.notified() => {}
                 () = clock.sleep(CHECK_INTERVAL) => {}
             }
-            self.check_once(services).await?;
-            clock.sleep(CHECK_PAUSE).await;
         }
     }
 

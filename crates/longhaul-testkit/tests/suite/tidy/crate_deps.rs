@@ -64,7 +64,7 @@ const ALLOWED_DEPS: &[(&str, &[&str])] = &[
             "longhaul",
         ],
     ),
-    (BENCH, &["longhaul"]),
+    (BENCH, &["longhaul", "longhaul-engine", "longhaul-sandbox"]),
     (TESTKIT, &["longhaul-core", "longhaul-run"]),
 ];
 
