@@ -38,4 +38,5 @@ mod suite {
     mod strictness;
     mod suspension;
     mod timeouts;
+    mod workspaces;
 }

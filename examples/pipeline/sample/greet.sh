@@ -1,2 +1,3 @@
-#!/bin/sh
+#!/usr/bin/env bash
+set -euo pipefail
 echo "Hello."

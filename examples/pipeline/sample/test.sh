@@ -1,4 +1,4 @@
-#!/bin/sh
-set -e
-[ "$(sh greet.sh)" = "Hello." ]
+#!/usr/bin/env bash
+set -euo pipefail
+[ "$(bash greet.sh)" = "Hello." ]
 echo "All tests passed."

@@ -66,7 +66,8 @@ fn a_task_becomes_a_pushed_branch_after_two_approvals() {
     let output = project.run(&["watch", run, "--no-input", "--json"], 0);
     assert!(output.out.contains("run.completed"), "{output:?}");
     assert_eq!(sh(&origin, "git log --format=%s greet-by-name"), "greet: print the name\nfirst");
-    let check = "git clone -q -b greet-by-name ../sample.git ../check && cd ../check && sh test.sh";
+    let check =
+        "git clone -q -b greet-by-name ../sample.git ../check && cd ../check && bash test.sh";
     assert!(sh(&origin, check).contains("All tests passed."));
     assert_eq!(sh(&origin, "git log --format=%s main"), "first");
     // The review has found nothing, so there was nothing to fix.

@@ -8,10 +8,12 @@ use std::sync::atomic::Ordering;
 
 use longhaul_core::change::SandboxState;
 use longhaul_core::id::Epoch;
+use longhaul_core::port::repositories::Repositories;
 use longhaul_core::port::sandbox::{
     Sandbox, SandboxError, SandboxSecret, SandboxSpec, Sandboxes, WORKSPACE,
 };
 
+use longhaul_core::repo::RepoSource;
 use longhaul_core::time::Millis;
 use longhaul_run::input::SandboxChange;
 use longhaul_run::state::sandbox::RunSandbox;
@@ -71,27 +73,13 @@ pub(super) async fn open_run_sandbox(ctx: &mut DriveContext) -> Result<Option<Ru
         let epoch = sandbox.event.earlier_epochs + ctx.session.claim().epoch.0;
         let spec = sandboxes.spec(&config, &sandbox.event);
         let is_new = sandbox.state == SandboxState::Creating;
-        let files = match is_new {
-            true => {
-                InitialFiles::of_new_sandbox((&ctx.services, ctx.session.run()), &config, &spec)
-                    .await?
-            }
-            false => InitialFiles::default(),
-        };
-        let repo = ctx.session.run().task().repo.clone();
-        let repositories = Arc::clone(&ctx.services.repositories);
+        let run = (&ctx.services, ctx.session.run());
+        let files = SandboxFiles::of_run(run, &config, (&spec, is_new)).await?;
         let opening = async {
             let opening = open(&*provider, (&sandbox, &spec), Epoch(epoch));
             let opened = with_timeout((&*clock, OPEN_TIMEOUT), opening).await?;
             let opened = ClaimedSandbox::new(opened, Epoch(epoch), Arc::clone(&clock));
-            let filling = async {
-                // An earlier driver may have died during the clone.
-                if let Some(repo) = &repo {
-                    repositories.clone_to_sandbox(repo, &opened).await?;
-                }
-                files.write(&opened).await
-            };
-            with_timeout((&*clock, FILL_TIMEOUT), filling).await.map(|()| opened)
+            with_timeout((&*clock, FILL_TIMEOUT), files.write(&opened)).await.map(|()| opened)
         };
         match opening.await {
             Ok(opened) => {
@@ -121,35 +109,42 @@ async fn open(
     Ok(opened)
 }
 
-/// Files that a new sandbox gets after the clone of the run's repository.
-#[derive(Debug, Default)]
-struct InitialFiles {
-    /// Whether snapshots are compared with the clone of a repository.
-    has_repo: bool,
+/// Files that a sandbox gets before the first call.
+#[derive(Debug)]
+struct SandboxFiles {
+    repositories: Arc<dyn Repositories>,
+    /// Repository that is cloned if the sandbox does not have it: also in a sandbox that is not new,
+    /// because an earlier driver may have died during the clone.
+    repo: Option<RepoSource>,
+    is_new: bool,
     /// Commit of the last snapshot of the run, and the packs with its objects.
     snapshot: Option<(String, Vec<Vec<u8>>)>,
     /// Content of `.env` with the placeholders of the secrets.
     env: Option<String>,
 }
 
-impl InitialFiles {
-    async fn of_new_sandbox(
+impl SandboxFiles {
+    async fn of_run(
         (services, run): (&Services, &Run),
         config: &SandboxConfig,
-        spec: &SandboxSpec,
+        (spec, is_new): (&SandboxSpec, bool),
     ) -> Result<Self> {
-        let snapshot = match run.control().workspace.commit.clone() {
+        let snapshot = match run.control().workspace.commit.clone().filter(|_| is_new) {
             None => None,
             Some(commit) => Some((commit, read_packs(services, run.id()).await?)),
         };
         let line = |secret: &SandboxSecret| format!("{}={}\n", secret.name, secret.placeholder());
-        let env = config.env_file.then(|| spec.secrets.iter().map(line).collect());
-        Ok(Self { has_repo: run.task().repo.is_some(), snapshot, env })
+        let env = (config.env_file && is_new).then(|| spec.secrets.iter().map(line).collect());
+        let repositories = Arc::clone(&services.repositories);
+        Ok(Self { repositories, repo: run.task().repo.clone(), is_new, snapshot, env })
     }
 
     async fn write(&self, sandbox: &dyn Sandbox) -> std::result::Result<(), SandboxError> {
-        if self.has_repo {
-            start_workspace(sandbox).await?;
+        if let Some(repo) = &self.repo {
+            self.repositories.clone_to_sandbox(repo, sandbox).await?;
+            if self.is_new {
+                start_workspace(sandbox).await?;
+            }
         }
         if let Some((commit, packs)) = &self.snapshot {
             restore_workspace(sandbox, commit, packs).await?;

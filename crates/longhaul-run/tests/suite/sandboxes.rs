@@ -12,7 +12,7 @@ use super::harness::script::{check, check_in};
 use super::policies::{plain, with_caps};
 
 /// A run whose sandbox runs, with a command in it.
-const OPENED: &str = r#"
+pub(crate) const OPENED: &str = r#"
     claim                => run.claimed | running
     see                  => run.prepared turn.started
     call shell/once@box  => turn.completed
@@ -20,7 +20,7 @@ const OPENED: &str = r#"
     box runs             => sandbox.running tool.started(t1.1)
 "#;
 
-fn check_opened(script: &str) -> TestRun {
+pub(crate) fn check_opened(script: &str) -> TestRun {
     check(plain(), &format!("{OPENED}{script}"))
 }
 
@@ -405,54 +405,6 @@ fn a_retry_has_a_sandbox_of_its_own() {
     "#,
     );
     assert_ne!(retry.run.control().sandbox.clone().unwrap().event.sandbox, first);
-}
-
-#[test]
-fn files_are_saved_before_the_next_turn_and_before_the_end() {
-    check_opened(
-        r#"
-        done t1.1 ok                    => tool.completed(t1.1)
-        ? step                          => saveworkspace
-        go                              =>
-        pause                           => run.pause_requested
-        ? step                          => advance
-        resume                          => run.resumed
-        ? step                          => saveworkspace
-        box skipped                     => workspace.saved turn.started
-        call read/pure@box              => turn.completed tool.started(t2.1)
-        done t2.1 ok                    => tool.completed(t2.1) turn.started
-        call shell/once@box             => turn.completed tool.started(t3.1)
-        crash                           =>
-        claim                           => run.claimed
-        go                              => run.recovered tool.in_doubt(t3.1) gate.raised(indoubt) run.waiting(question) | waiting question
-        no Leave it.                    => gate.answered | running
-        claim                           => run.claimed
-        go                              => tool.failed(t3.1) turn.started
-        call finish/pure {"text": "ok"} => turn.completed tool.completed(t4.1) run.completed | completed
-    "#,
-    );
-    let finish = format!(
-        "{OPENED}done t1.1 ok => tool.completed(t1.1)\ncancel => run.cancel_requested\nbox saved => workspace.saved run.cancelled | cancelled"
-    );
-    check(plain(), &finish);
-}
-
-#[test]
-fn a_retry_is_told_if_files_are_missing() {
-    let messages = |save: &str| {
-        let failed = check_opened(&format!(
-            "done t1.1 ok => tool.completed(t1.1)\n\
-             box {save} => workspace.saved turn.started\n\
-             err invalid_request => turn.failed(invalid_request) run.failed(invalid_request) | failed"
-        ));
-        let mut retry = failed.retry();
-        retry.play("claim");
-        retry.play("go");
-        let is_told = retry.play("? said").contains("The files were reset");
-        (is_told, retry.run.control().workspace.commit.clone())
-    };
-    assert_eq!(messages("saved"), (false, Some("c0ffee".to_owned())));
-    assert_eq!(messages("skipped"), (true, None));
 }
 
 /// Returns the run of the next step of a chain, which takes over the sandbox of the run before it.

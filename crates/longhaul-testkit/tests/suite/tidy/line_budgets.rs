@@ -20,7 +20,7 @@ const BUDGETS: &[(&str, usize)] = &[
     ("longhaul-project", 8_900),
     ("longhaul-run", 9_200),
     ("longhaul-sandbox", 6_600),
-    ("longhaul-server", 4_210),
+    ("longhaul-server", 4_250),
     ("longhaul-store", 7_370),
     ("longhaul-tool", 8_100),
 ];
