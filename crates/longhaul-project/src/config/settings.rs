@@ -267,11 +267,15 @@ impl Config {
 
     /// Returns the names of the variables whose values are secrets.
     pub fn secret_names(&self) -> Vec<String> {
-        let mut names: BTreeSet<String> = self.text_list(SECRETS_KEY).into_iter().collect();
+        let mut names = self.text_list(SECRETS_KEY);
         let with_hosts = self.settings_below("secrets");
         let with_hosts = with_hosts.filter_map(|(path, _)| path.strip_suffix(".hosts"));
-        names.extend(with_hosts.map(str::to_owned));
-        names.into_iter().collect()
+        for name in with_hosts {
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+        names
     }
 
     /// Returns the settings below a path, each with its path relative to that path.

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use longhaul_core::id::Epoch;
@@ -22,9 +21,9 @@ use crate::local::tree::{ExistingTarget, TreeCopy, host_entry};
 /// Exit code of a command whose process got SIGKILL, as shells return it.
 const KILLED: i32 = 137;
 
-/// How often and after which time the engine is asked whether a container ran out of memory.
-const OOM_CHECKS: u32 = 10;
-const OOM_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Prints the counters of killed processes of both versions of control groups.
+const OOM_COUNTS: &str = "cat /sys/fs/cgroup/memory.events \
+     /sys/fs/cgroup/memory/memory.oom_control 2>/dev/null";
 
 /// Maximum size of a tree that is copied.
 const TREE_BYTES_MAX: u64 = 20 << 30;
@@ -57,19 +56,15 @@ impl DockerSandbox {
         Ok(locations.next().unwrap_or_else(container))
     }
 
-    /// Returns whether the container has run out of memory since its start. The engine learns this a
-    /// moment after the end of the killed process.
+    /// Returns whether a process of the container was killed because the memory was used up. The
+    /// engine itself only notices this for some versions of control groups.
     async fn is_out_of_memory(&self) -> bool {
-        let Ok(client) = self.commands.engine.client().await else { return false };
-        for _ in 0..OOM_CHECKS {
-            let container = client.inspect_container(&self.commands.container, None).await;
-            let state = container.ok().and_then(|container| container.state);
-            if state.and_then(|state| state.oom_killed).unwrap_or_default() {
-                return true;
-            }
-            tokio::time::sleep(OOM_CHECK_INTERVAL).await;
-        }
-        false
+        let command = SandboxCommand::shell(OOM_COUNTS);
+        let mut counts = Vec::new();
+        let counted = self.commands.run(&command, &mut |_, output| counts.extend(output)).await;
+        let counts = String::from_utf8_lossy(&counts);
+        let killed = counts.lines().filter_map(|line| line.strip_prefix("oom_kill "));
+        counted.is_ok() && killed.into_iter().any(|count| count != "0")
     }
 }
 

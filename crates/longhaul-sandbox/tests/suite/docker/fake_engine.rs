@@ -164,7 +164,9 @@ fn write_answer(
         )?;
         let is_fed = request.json().is_some() && connection.set_read_timeout(None).is_ok();
         assert!(is_fed, "a command starts with a JSON body");
-        return connection.shutdown(std::net::Shutdown::Write);
+        connection.shutdown(std::net::Shutdown::Write)?;
+        // A connection that is closed before its input is read resets the output, too.
+        return std::io::copy(connection, &mut std::io::sink()).map(drop);
     }
     let body = if body.is_null() { String::new() } else { body.to_string() };
     write!(
