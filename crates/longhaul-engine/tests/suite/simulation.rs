@@ -12,7 +12,7 @@ use longhaul_testkit::sim::seeds::{SimResult, run_seed_with};
 use crate::suite::sim::engine_factory;
 
 /// Number of seeds unless `LONGHAUL_DRIVE_SEEDS` is set. The real driver is slow.
-const SEEDS: u64 = 250;
+const SEEDS: u64 = 150;
 
 /// Only the drivers wait, and they are polled by hand, so a whole history is one poll.
 fn run_seed_blocking(seed: u64, broken_rule: Option<BrokenRule>) -> Result<SimResult, SimError> {

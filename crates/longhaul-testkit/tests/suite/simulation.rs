@@ -7,7 +7,7 @@ use longhaul_testkit::sim::SimError;
 use longhaul_testkit::sim::seeds::{SimResult, run_seed};
 
 /// Default number of seeds; `LONGHAUL_SEEDS` overrides it.
-const SEEDS: u64 = 1_000;
+const SEEDS: u64 = 600;
 
 /// Simulates one seed. The in-memory store never waits, so a whole history is one poll.
 fn run_seed_blocking(seed: u64, broken_rule: Option<BrokenRule>) -> Result<SimResult, SimError> {
