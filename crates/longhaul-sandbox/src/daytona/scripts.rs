@@ -115,6 +115,8 @@ pub(super) fn poll(name: &str, [out, err]: [OutputPosition; 2]) -> String {
     let dir = command_dir(name);
     // Files before the position have been received. Programs in the background can keep the
     // streams open after the end of the command; their output is waited for only briefly.
+    // The exit code is read after the check whether the command has ended: read before it, the code
+    // of a command that ends between the two would be missing.
     format!(
         "exec 2>/dev/null\n\
          cd {dir} || {{ echo lost 0 0 0 0 0; exit; }}\n\
@@ -131,8 +133,9 @@ pub(super) fn poll(name: &str, [out, err]: [OutputPosition; 2]) -> String {
          while :; do\n\
            s= state=new; p=$(cat pid) && state=run\n\
            [ -n \"$p\" ] && ! kill -0 \"$p\" && state=end\n\
+           [ -e done ] && state=end\n\
            s=$(cat status) && [ -n \"$s\" ] && g=$((g+1))\n\
-           if [ -e done ] || [ $g -ge 5 ]; then state=end; fi\n\
+           [ $g -ge 5 ] && state=end\n\
            more= rest=\n\
            find_chunk out {out_file} {out_offset}; a=$n b=$o\n\
            find_chunk err {err_file} {err_offset}; c=$n d=$o\n\
