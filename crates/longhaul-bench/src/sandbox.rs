@@ -20,7 +20,7 @@ use crate::measure::{Percentiles, Stopwatch};
 use crate::options::Options;
 use crate::report::Report;
 
-/// Program that is executed in sandboxes.
+/// The measured command.
 const PROGRAM: &str = "true";
 
 /// Number of sandboxes that execute a command at the same time.

@@ -75,7 +75,7 @@ commands! {
     Runs(run_commands::RunsCommand),
     /// Goes on from any turn of a run in a new run, perhaps with another model or an edited message
     Fork(fork::ForkRunCommand),
-    /// Compares two runs turn by turn
+    /// Compares two runs turn by turn, or shows the files that a run has changed in its sandbox
     Diff(diff::DiffRunsCommand),
     /// Lists lanes (runs of one lane execute one at a time), and pauses or resumes a lane
     #[command(after_help = lanes::EXAMPLES)]

@@ -95,10 +95,17 @@ fn changed_files_lines(files: &RunFilesView) -> Vec<String> {
 
 /// Returns the changed lines of a turn.
 fn turn_diff_lines(files: &RunFilesView, turn: u32) -> Vec<String> {
+    let skipped = files.turns.iter().filter(|files| files.turn == turn);
+    let skipped = skipped.filter_map(|files| files.skipped.as_ref());
+    let mut lines: Vec<String> = skipped
+        .map(|reason| format!("The files of turn {turn} were not saved: {}", sanitize_line(reason)))
+        .collect();
     match &files.diff {
-        Some(diff) => diff.lines().map(sanitize_line).collect(),
-        None => vec![format!("No text was changed in turn {turn}.")],
+        Some(diff) => lines.extend(diff.lines().map(sanitize_line)),
+        None if lines.is_empty() => lines.push(format!("No text was changed in turn {turn}.")),
+        None => {}
     }
+    lines
 }
 
 /// Returns the lines that describe the differences, with untrusted text made safe for a terminal.

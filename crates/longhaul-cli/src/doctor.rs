@@ -183,7 +183,7 @@ async fn check_provider(provider: &dyn Sandboxes, agents: &[&Agent]) -> Finding 
         Ok(level) => format!("`{name}`: isolation `{}`, {users}", level.as_str()),
         Err(reason) => {
             notes.insert(0, reason.clone());
-            format!("`{name}`: no isolation, {users}")
+            format!("`{name}`: not available, {users}")
         }
     };
     let reaches_every_host = |agent: &&Agent| {

@@ -23,8 +23,8 @@ const EXAMPLES: &str = "Examples:
 
 A fork is a new run. It goes on from the start of the turn of the event; nothing before it is repeated
 or paid again. It uses the budget and the agent version of the run, and joins the end of its lane. It
-is no step of a chain. Open approvals, messages that the model has not read, and files in a sandbox
-stay with the run.";
+is no step of a chain. Its sandbox is a new one with the files of the turn. Open approvals and messages
+that the model has not read stay with the run.";
 
 /// Arguments of `longhaul fork`.
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ pub(crate) struct ForkRunCommand {
     /// New result of a tool call before the turn; @FILE reads a file, - stdin
     #[arg(long, num_args = 2, value_names = ["CALL", "TEXT"])]
     result: Option<Vec<String>>,
-    /// Go on in a new sandbox, without the files of the run; the model is told
+    /// Fork even if the files of the turn were not saved; the model learns that the files were reset
     #[arg(long)]
     fresh_files: bool,
     /// Add the messages of the fork to the thread of the run

@@ -75,12 +75,14 @@ fn advance_run_one_step(decision: &mut Decision<'_>) -> AdvanceResult {
     {
         return Ok(flow);
     }
-    if sandbox::must_save_workspace(&decision.control) {
-        return BREAK;
-    }
     match &decision.control.stage {
         RunStage::New { .. } => park::park_again_until_start(decision),
         RunStage::ModelRunning(_) | RunStage::Ended(_) => BREAK,
+        RunStage::ModelPending(_) | RunStage::Concluding(_)
+            if sandbox::must_save_workspace(&decision.control) =>
+        {
+            BREAK
+        }
         RunStage::ModelPending(_) => model_call::advance_model_call(decision),
         RunStage::ToolsRunning(_) => tool_calls::advance_tool_calls(decision),
         RunStage::Concluding(_) => conclude::advance_concluding_run(decision),

@@ -31,24 +31,10 @@ pub struct ForkPoint {
     /// Number of the last turn that was started. 0 if no turn was started since the run was created
     /// or taken over from another run.
     turn: u32,
-    has_used_sandbox: bool,
-    start: Option<TurnStart>,
+    /// State of the run before the turn.
+    start: Option<Run>,
     /// Texts of the task and of people's messages that the model has read.
     texts: BTreeSet<String>,
-}
-
-/// State of the run before a turn.
-#[derive(Debug, Clone)]
-struct TurnStart {
-    run: Run,
-    has_used_sandbox: bool,
-}
-
-impl TurnStart {
-    fn has_snapshot(&self) -> bool {
-        let workspace = &self.run.control.workspace;
-        workspace.is_saved() && workspace.commit.is_some()
-    }
 }
 
 /// What a fork changes.
@@ -95,7 +81,7 @@ pub enum RequestedEdit {
 impl ForkPoint {
     /// Creates the point before the turn of this event.
     pub const fn before(before: Seq) -> Self {
-        Self { before, turn: 0, has_used_sandbox: false, start: None, texts: BTreeSet::new() }
+        Self { before, turn: 0, start: None, texts: BTreeSet::new() }
     }
 
     /// Updates the point from the next entry of the journal. `run` is the state of the run, with its
@@ -104,14 +90,12 @@ impl ForkPoint {
         if entry.seq > self.before {
             return;
         }
-        self.has_used_sandbox |= entry.event.kind().starts_with("sandbox.");
         #[expect(clippy::wildcard_enum_match_arm, reason = "only turns and messages matter")]
         match &entry.event {
             // The first model call of a turn may be the one that compacts the conversation.
             Event::TurnStarted(started) if started.turn != self.turn => {
                 self.turn = started.turn;
-                let has_used_sandbox = self.has_used_sandbox;
-                self.start = Some(TurnStart { run: run.clone(), has_used_sandbox });
+                self.start = Some(run.clone());
             }
             Event::RunPrepared(prepared) => {
                 self.texts.extend(prepared.initial_messages.last().map(Message::text));
@@ -184,15 +168,13 @@ pub fn fork_run(
     check_edit_size(request.edit.as_ref())?;
     let start = point.start.as_ref();
     let resets_files = match start {
-        // A sandbox of an earlier step of the chain is only in a snapshot of this run.
-        Some(start) if origin.task().sandbox.is_some() => !start.has_snapshot(),
-        Some(start) => start.has_used_sandbox && !start.run.control.workspace.is_saved(),
+        Some(start) => !start.control.workspace.is_saved(),
         None => origin.task().sandbox.is_some(),
     };
     if resets_files && !request.fresh_files {
         return Err(Rejection::FilesNotKept(from));
     }
-    let has_calls = start.is_some_and(|start| !start.run.tools_called().is_empty());
+    let has_calls = start.is_some_and(|start| !start.tools_called().is_empty());
     if let Some(agent) = request.agent.as_ref().filter(|agent| has_calls && !agent.has_tools) {
         return Err(Rejection::InvalidTask(format!(
             "the agent `{}` has no tools, but the conversation before event {} contains tool calls, \
@@ -201,7 +183,7 @@ pub fn fork_run(
             agent.name, point.before
         )));
     }
-    let through = start.map_or(Seq(1), |start| start.run.seq());
+    let through = start.map_or(Seq(1), Run::seq);
     let mut task = fork_task(id, origin, &request, through);
     let Some(start) = start else {
         task.input = match request.edit {
@@ -213,7 +195,7 @@ pub fn fork_run(
         };
         return new_run_from_task(id, task);
     };
-    let edit = request.edit.map(|edit| point.find_edit(&start.run, edit)).transpose()?;
+    let edit = request.edit.map(|edit| point.find_edit(start, edit)).transpose()?;
     let forked = RunForked {
         from,
         through,

@@ -115,9 +115,14 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
         }
         RunStage::New { .. } if can_be_prepared(run, now) => EngineStep::Prepare,
         _ if has_due_events(run, now) => EngineStep::Advance,
+        // Child runs must be started, or a call in doubt must be verified, before the run waits.
+        RunStage::ToolsRunning(tools) => match children_or_tools_step(run, &tools.calls) {
+            EngineStep::UseTools(tasks) if tasks.is_empty() && must_save_workspace(control) => {
+                EngineStep::SaveWorkspace
+            }
+            step => step,
+        },
         _ if must_save_workspace(control) => EngineStep::SaveWorkspace,
-        // Child runs must be started, or a call in doubt must be verified.
-        RunStage::ToolsRunning(tools) => children_or_tools_step(run, &tools.calls),
         RunStage::ModelPending(pending) if needs_perception_refresh(control, pending) => {
             EngineStep::RefreshPerception
         }

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_that_see_a_folder_are_found_until_they_end() {
+    fn programs_in_a_folder_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let mut sandbox = Command::new("bwrap")
             .args(["--unshare-all", "--ro-bind", "/", "/", "--bind"])
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_the_provider_itself_are_no_sandboxes() {
+    fn hidden_folders_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         for name in [".volumes", "lh-one"] {
             fs::create_dir(folder.path().join(name)).unwrap();

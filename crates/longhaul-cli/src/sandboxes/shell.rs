@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_folder_is_taken_from_the_end_of_the_output() {
+    fn the_folder_is_parsed() {
         for (stdout, expected, rest) in [
             ("a\nM/tmp", Some("/tmp"), "a\n"),
             ("M/a M/b\nc", Some("/b\nc"), "M/a "),

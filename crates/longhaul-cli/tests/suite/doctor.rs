@@ -49,7 +49,7 @@ fn missing_isolation_is_a_problem_only_for_agents_that_need_it() {
     let empty = tempfile::tempdir().unwrap();
     let output = doctor_with_path(&project, empty.path(), &[]);
     assert_eq!(output.code, 0, "{output:?}");
-    assert!(output.out.contains("! sandbox  `local`: no isolation, no agent"), "{output:?}");
+    assert!(output.out.contains("! sandbox  `local`: not available, no agent"), "{output:?}");
     assert!(output.out.contains("apt-get install bubblewrap"), "{output:?}");
     assert!(!output.out.contains("shares the kernel"), "{output:?}");
 
@@ -61,7 +61,7 @@ fn missing_isolation_is_a_problem_only_for_agents_that_need_it() {
     let output = doctor_with_path(&project, empty.path(), &[]);
     assert_eq!(output.code, 1, "{output:?}");
     let lines = check_lines(&output, "sandbox");
-    assert_eq!(lines[0], "`local`: no isolation, used by builder, contained", "{output:?}");
+    assert_eq!(lines[0], "`local`: not available, used by builder, contained", "{output:?}");
     let refused =
         "the sandbox of these agents is refused, because they need more isolation: builder";
     assert_eq!(lines.last().unwrap(), refused, "{output:?}");

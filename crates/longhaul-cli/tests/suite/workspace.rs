@@ -77,6 +77,14 @@ fn a_fork_has_the_files_of_its_turn() {
     assert!(same.contains("   2 = write_file"), "{same}");
 }
 
+/// Creates a repository with one commit in the folder `sample`.
+fn create_sample(project: &Project) {
+    let script = "git init -q -b main sample; cd sample; echo a > a.txt; git add .; \
+                  git -c user.name=A -c user.email=a@example.com commit -q -m first";
+    let mut git = Command::new("sh");
+    assert!(git.args(["-ec", script]).current_dir(project.path()).status().unwrap().success());
+}
+
 #[test]
 fn a_fork_has_the_commits_of_its_turn() {
     let project = project_with_calls(&[
@@ -85,10 +93,7 @@ fn a_fork_has_the_commits_of_its_turn() {
         ),
         &shell_call("git log --format=%s; git status --short --branch; cat new.txt"),
     ]);
-    let script = "git init -q -b main sample; cd sample; echo a > a.txt; git add .; \
-                  git -c user.name=A -c user.email=a@example.com commit -q -m first";
-    let mut git = Command::new("sh");
-    assert!(git.args(["-ec", script]).current_dir(project.path()).status().unwrap().success());
+    create_sample(&project);
     let run = project.json(&["run", "coder", "go", "--repo", "sample", "--json"]);
     let run = run["id"].as_str().unwrap();
     let expected = "second\\nfirst\\n## work\\n?? open.txt\\nnew";
@@ -104,10 +109,9 @@ fn a_fork_has_the_commits_of_its_turn() {
 
 #[test]
 fn a_lost_sandbox_is_replaced_by_one_with_the_files() {
-    let project = project_with_calls(&[
-        &shell_call("echo kept > a.txt"),
-        &shell_call("deploy 2>/dev/null; cat a.txt"),
-    ]);
+    // The files are saved before the run waits in the middle of a turn.
+    let calls = [shell_call("echo kept > a.txt"), shell_call("deploy 2>/dev/null; cat a.txt")];
+    let project = project_with_calls(&[&calls.join(", ")]);
     project.run(&["run", "coder", "go", "--no-input"], 3);
     let sandboxes = project.path().join(".longhaul/sandboxes");
     let is_sandbox = |path: &Path| path.join("workspace").is_dir();
@@ -120,4 +124,39 @@ fn a_lost_sandbox_is_replaced_by_one_with_the_files() {
     let kinds = events(&project, "@last");
     assert!(kinds.iter().any(|event| event["type"] == "sandbox.lost"), "{kinds:?}");
     assert!(results(&project, "@last").contains("kept"), "{}", results(&project, "@last"));
+}
+
+#[test]
+fn an_agent_may_delete_the_cloned_repository() {
+    let project = project_with_calls(&[
+        &shell_call("rm -rf .git; echo new > a.txt; echo '*.txt text eol=crlf' > .gitattributes"),
+        &shell_call("deploy 2>/dev/null; cat a.txt; ls -A; rm a.txt"),
+    ]);
+    create_sample(&project);
+    project.run(&["run", "coder", "go", "--repo", "sample", "--no-input"], 3);
+    project.run(&["approve", "@last", "--yes"], 0);
+    project.run(&["watch", "@last", "--no-input"], 0);
+    let seen = results(&project, "@last");
+    assert!(seen.contains("new\\n.gitattributes\\na.txt"), "{seen}");
+    let files = project.run(&["diff", "@last"], 0).out;
+    assert!(files.contains("turn 2    delete a.txt"), "{files}");
+    let run = project.json(&["show", "@last", "--json"])["id"].as_str().unwrap().to_owned();
+    let before = turn_start(&project, &run, 2);
+    let fork = project.json(&["fork", &run, "--before", &before, "--json"]);
+    let fork = fork["id"].as_str().unwrap();
+    project.run(&["watch", fork, "--no-input"], 3);
+    project.run(&["approve", fork, "--yes"], 0);
+    project.run(&["watch", fork, "--no-input"], 0);
+    assert!(results(&project, fork).contains("new\\n.git"), "{}", results(&project, fork));
+}
+
+#[test]
+fn files_that_are_not_saved_have_a_reason() {
+    let project = project_with_calls(&[&shell_call("git clone -q . sub")]);
+    create_sample(&project);
+    project.run(&["run", "coder", "go", "--repo", "sample"], 0);
+    let reason = "not saved: the folder sub is a git repository of its own";
+    assert_eq!(project.run(&["diff", "@last"], 0).out, format!("turn 1    {reason}\n"));
+    let turn = project.run(&["diff", "@last", "--turn", "1"], 0).out;
+    assert_eq!(turn, format!("The files of turn 1 were {reason}\n"));
 }

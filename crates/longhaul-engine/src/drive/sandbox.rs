@@ -72,14 +72,23 @@ pub(super) async fn open_run_sandbox(ctx: &mut DriveContext) -> Result<Option<Ru
     } else {
         let epoch = sandbox.event.earlier_epochs + ctx.session.claim().epoch.0;
         let spec = sandboxes.spec(&config, &sandbox.event);
-        let is_new = sandbox.state == SandboxState::Creating;
-        let run = (&ctx.services, ctx.session.run());
-        let files = SandboxFiles::of_run(run, &config, (&spec, is_new)).await?;
+        // The handle is recorded once the sandbox has its files. From then on the files belong to
+        // the agent, which may have deleted the cloned repository.
+        let files = match sandbox.event.handle.is_empty() {
+            true => {
+                let run = (&ctx.services, ctx.session.run());
+                Some(SandboxFiles::of_run(run, &config, &spec).await?)
+            }
+            false => None,
+        };
         let opening = async {
             let opening = open(&*provider, (&sandbox, &spec), Epoch(epoch));
             let opened = with_timeout((&*clock, OPEN_TIMEOUT), opening).await?;
             let opened = ClaimedSandbox::new(opened, Epoch(epoch), Arc::clone(&clock));
-            with_timeout((&*clock, FILL_TIMEOUT), files.write(&opened)).await.map(|()| opened)
+            if let Some(files) = &files {
+                with_timeout((&*clock, FILL_TIMEOUT), files.write(&opened)).await?;
+            }
+            Ok(opened)
         };
         match opening.await {
             Ok(opened) => {
@@ -109,14 +118,13 @@ async fn open(
     Ok(opened)
 }
 
-/// Files that a sandbox gets before the first call.
+/// Files that a new sandbox gets before the first call.
 #[derive(Debug)]
 struct SandboxFiles {
     repositories: Arc<dyn Repositories>,
-    /// Repository that is cloned if the sandbox does not have it: also in a sandbox that is not new,
-    /// because an earlier driver may have died during the clone.
+    /// Repository that is cloned if the sandbox does not have it: an earlier driver may have died
+    /// after the clone.
     repo: Option<RepoSource>,
-    is_new: bool,
     /// Commit of the last snapshot of the run, and the packs with its objects.
     snapshot: Option<(String, Vec<Vec<u8>>)>,
     /// Content of `.env` with the placeholders of the secrets.
@@ -127,24 +135,22 @@ impl SandboxFiles {
     async fn of_run(
         (services, run): (&Services, &Run),
         config: &SandboxConfig,
-        (spec, is_new): (&SandboxSpec, bool),
+        spec: &SandboxSpec,
     ) -> Result<Self> {
-        let snapshot = match run.control().workspace.commit.clone().filter(|_| is_new) {
+        let snapshot = match run.control().workspace.commit.clone() {
             None => None,
             Some(commit) => Some((commit, read_packs(services, run.id()).await?)),
         };
         let line = |secret: &SandboxSecret| format!("{}={}\n", secret.name, secret.placeholder());
-        let env = (config.env_file && is_new).then(|| spec.secrets.iter().map(line).collect());
+        let env = config.env_file.then(|| spec.secrets.iter().map(line).collect());
         let repositories = Arc::clone(&services.repositories);
-        Ok(Self { repositories, repo: run.task().repo.clone(), is_new, snapshot, env })
+        Ok(Self { repositories, repo: run.task().repo.clone(), snapshot, env })
     }
 
     async fn write(&self, sandbox: &dyn Sandbox) -> std::result::Result<(), SandboxError> {
         if let Some(repo) = &self.repo {
             self.repositories.clone_to_sandbox(repo, sandbox).await?;
-            if self.is_new {
-                start_workspace(sandbox).await?;
-            }
+            start_workspace(sandbox).await?;
         }
         if let Some((commit, packs)) = &self.snapshot {
             restore_workspace(sandbox, commit, packs).await?;

@@ -11,7 +11,9 @@ use longhaul_core::event::Event;
 use longhaul_core::event::environment::{SavedFiles, WorkspaceSnapshot};
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::policy::effect_facts::{FileChangeKind, FileEffect};
-use longhaul_core::port::sandbox::{ExecStatus, Sandbox, SandboxCommand, SandboxError};
+use longhaul_core::port::sandbox::{
+    ExecStatus, OutputStream, Sandbox, SandboxCommand, SandboxError,
+};
 use longhaul_core::raw::BlobRef;
 use longhaul_core::time::Millis;
 use longhaul_run::RunInput;
@@ -32,13 +34,13 @@ const SAVE_TIMEOUT: Millis = Millis::from_secs(60);
 /// Maximum size of the new objects of one snapshot in bytes.
 const PACK_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// Maximum length of the list of changes in bytes. A longer list is cut.
-const LIST_BYTES_MAX: u64 = 1024 * 1024;
+/// Maximum length of the list of changes and of the diff in bytes. The script cuts longer ones.
+const LIST_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Maximum number of changed files that an event lists.
 const CHANGES_MAX: usize = 100;
 
-/// Maximum length of the output of a script that is used, in bytes.
+/// Maximum length of the result or the error message of a script in bytes. The rest is discarded.
 const OUTPUT_BYTES_MAX: usize = 2_000;
 
 /// Saves the files of the run's sandbox. A failure is part of the returned input.
@@ -142,8 +144,8 @@ pub(super) async fn read_packs(services: &Services, run: RunId) -> Result<Vec<Ve
     Ok(packs)
 }
 
-/// Runs a script in the work folder and returns what it prints. A script that exits with an error
-/// is a refusal.
+/// Runs a script in the work folder and returns what it prints to the standard output. A script
+/// that exits with an error is a refusal.
 async fn run_script<const N: usize>(
     sandbox: &dyn Sandbox,
     script: &str,
@@ -152,17 +154,22 @@ async fn run_script<const N: usize>(
     let mut command = SandboxCommand::shell(&format!("{COMMON}{script}"));
     command.timeout = Some(SAVE_TIMEOUT);
     command.env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    let mut output = Vec::new();
-    let mut receive = |_, bytes: &[u8]| {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let mut receive = |stream, bytes: &[u8]| {
+        let output = match stream {
+            OutputStream::Stdout => &mut stdout,
+            OutputStream::Stderr => &mut stderr,
+        };
         let rest = OUTPUT_BYTES_MAX.saturating_sub(output.len());
         output.extend_from_slice(&bytes[..bytes.len().min(rest)]);
     };
     let exit = sandbox.exec(command, &mut receive).await?;
-    let output = String::from_utf8_lossy(&output).into_owned();
     if exit.status == ExecStatus::Exited(0) {
-        return Ok(output);
+        return Ok(String::from_utf8_lossy(&stdout).into_owned());
     }
-    Err(SandboxError::Refused(format!("git failed in the sandbox: {}", output.trim())))
+    let errors = [stdout, stderr].concat();
+    let errors = String::from_utf8_lossy(&errors);
+    Err(SandboxError::Refused(format!("git failed in the sandbox: {}", errors.trim())))
 }
 
 fn is_commit_id(text: &str) -> bool {

@@ -35,6 +35,8 @@ impl Longhaul {
                     SavedFiles::Skipped { reason } => {
                         files.turns.push(view(Vec::new(), 0, Some(reason.clone())));
                     }
+                    // Only the commit or the branch of the agent's repository has changed.
+                    SavedFiles::Snapshot(snapshot) if snapshot.changes.is_empty() => {}
                     SavedFiles::Snapshot(snapshot) => {
                         files.turns.push(view(snapshot.changes.clone(), snapshot.more_files, None));
                         if let Some(diff) = snapshot.diff.filter(|_| turn == Some(saved.turn)) {

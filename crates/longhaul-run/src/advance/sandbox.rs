@@ -50,12 +50,12 @@ pub(crate) fn must_open_sandbox(control: &ControlState) -> bool {
     must_verify || (control.has_active_time_left() && has_call_waiting_for_sandbox(control))
 }
 
-/// Returns whether the engine must save the files of the sandbox before the next turn, or before
-/// the run ends.
+/// Returns whether the engine must save the files of the sandbox before the run starts its next
+/// turn, waits or ends.
 pub(crate) fn must_save_workspace(control: &ControlState) -> bool {
     let is_open = |sandbox: &RunSandbox| sandbox.is_open(control.driver.epoch);
-    matches!(control.stage, RunStage::ModelPending(_) | RunStage::Concluding(_))
-        && control.workspace.changes == WorkspaceChanges::Unsaved
+    control.workspace.changes == WorkspaceChanges::Unsaved
+        && !control.has_running_call()
         && !control.must_stop()
         && control.sandbox.as_deref().is_some_and(is_open)
 }

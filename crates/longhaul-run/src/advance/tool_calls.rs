@@ -23,7 +23,9 @@ use crate::advance::effect_keys::{claim_key, handle_claimed_key, may_claim_key, 
 use crate::advance::finish;
 use crate::advance::gates::{evaluate_call, raise_in_doubt_gate};
 use crate::advance::park::{block_run, park_run, park_with_timer};
-use crate::advance::sandbox::{has_call_waiting_for_sandbox, must_open_sandbox, waits_for_sandbox};
+use crate::advance::sandbox::{
+    has_call_waiting_for_sandbox, must_open_sandbox, must_save_workspace, waits_for_sandbox,
+};
 use crate::advance::steer::answer_question_with_steer;
 use crate::advance::suspension::{raise_question_gates, record_call_resumption};
 use crate::decision::{AdvanceResult, BREAK, CONTINUE, Decision, RecordResult, StepResult};
@@ -82,6 +84,7 @@ pub(super) fn advance_tool_calls(decision: &mut Decision<'_>) -> AdvanceResult {
     ) {
         (true, _) => CONTINUE,
         (false, true) => BREAK,
+        (false, false) if must_save_workspace(&decision.control) => BREAK,
         (false, false)
             if next_startable_tool_call(decision).is_some()
                 || children_to_start(&decision.control).next().is_some()

@@ -195,6 +195,7 @@ impl ControlState {
             budget: BudgetState { caps: task.policy.budget, ..BudgetState::default() },
             submitters: Submitters::from_task(task),
             sandbox: task.sandbox.as_deref().map(RunSandbox::inherited),
+            workspace: WorkspaceState::of_new_run(task.sandbox.is_some()),
             ..Self::default()
         }
     }

@@ -23,11 +23,21 @@ pub(crate) enum WorkspaceChanges {
     Saved,
     /// A call that may have changed files was started since the last snapshot.
     Unsaved,
-    /// The files can't be saved before they change again.
+    /// The files are not saved, and are not saved before they change again.
     Skipped,
 }
 
 impl WorkspaceState {
+    /// Returns the state of a run that has changed nothing. The files of a sandbox that the run takes
+    /// over are in no snapshot of the run.
+    pub(crate) const fn of_new_run(takes_sandbox_over: bool) -> Self {
+        let changes = match takes_sandbox_over {
+            true => WorkspaceChanges::Skipped,
+            false => WorkspaceChanges::Saved,
+        };
+        Self { commit: None, changes }
+    }
+
     /// Returns whether a new sandbox can have the files as they are now.
     pub(crate) const fn is_saved(&self) -> bool {
         matches!(self.changes, WorkspaceChanges::Saved)

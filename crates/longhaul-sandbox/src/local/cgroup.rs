@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_empty_groups_of_sandboxes_that_no_longer_exist_are_removed() {
+    fn groups_of_deleted_sandboxes_are_removed() {
         let temp = tempfile::tempdir().unwrap();
         let provider = ProviderDir::open(&temp.path().join("own")).unwrap();
         let other = ProviderDir::open(&temp.path().join("other")).unwrap();

@@ -118,7 +118,9 @@ fn repo_and_sandbox(ctx: &ToolContext) -> Result<(&RepoSource, &dyn Sandbox), To
 
 /// Checks that a branch is neither the default branch nor the one that the work began with.
 fn check_branch(repo: &RepoSource, branch: &str, refs: &RemoteRefs) -> Result<(), ToolFailure> {
-    let protected = [refs.default_branch.as_deref(), repo.rev.as_deref()];
+    let rev = repo.rev.as_deref().map(|rev| rev.strip_prefix("refs/").unwrap_or(rev));
+    let rev = rev.map(|rev| rev.strip_prefix("heads/").unwrap_or(rev));
+    let protected = [refs.default_branch.as_deref(), rev];
     match protected.contains(&Some(branch)) {
         false => Ok(()),
         true => Err(ToolFailure::new(format!(

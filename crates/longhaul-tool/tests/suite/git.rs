@@ -230,7 +230,7 @@ async fn a_repository_that_does_not_exist_is_refused_with_a_reason() {
 
 #[tokio::test]
 async fn a_commit_is_pushed_once_and_to_a_new_branch_only() {
-    let fixture = Fixture::new();
+    let mut fixture = Fixture::new();
     fixture.clone_repo(&fixture.repo).await.unwrap();
     // A hook in the sandbox has no effect here.
     fixture.work("printf '#!/bin/sh\\ntouch ../hooked\\n' > .git/hooks/pre-push && chmod +x .git/hooks/pre-push");
@@ -252,6 +252,11 @@ async fn a_commit_is_pushed_once_and_to_a_new_branch_only() {
     assert_eq!(fixture.origin("git rev-parse fix"), commit);
     let error = fixture.push("else", &"a".repeat(40)).await.unwrap_err();
     assert!(error.contains("there is no commit"), "{error}");
+    for rev in ["fix", "heads/fix", "refs/heads/fix"] {
+        fixture.repo.rev = Some(rev.to_owned());
+        let error = fixture.push("fix", &commit).await.unwrap_err();
+        assert!(error.contains("began with"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -23,9 +23,24 @@ own() {
 find_commit() {
     g rev-parse --verify --quiet "$1^{commit}" || :
 }
+skip() {
+    echo "skipped $1"
+    exit 0
+}
+create_repository() {
+    mkdir -p "$dir"
+    g init --quiet "$PWD" >/dev/null 2>&1
+    # The content of files is saved as it is, whatever the attributes of the project say.
+    mkdir -p "$GIT_DIR/info"
+    echo '* -text -ident -filter -working-tree-encoding' > "$GIT_DIR/info/attributes"
+}
 # Adds all files, and sets `tree`, `head` (commit of the agent's repository) and `message`.
 add_files() {
-    g add --all --ignore-errors . >/dev/null 2>&1 || :
+    if ! added=$(g add --all . 2>&1); then
+        skip "git can't read all files: $(echo "$added" | head -n 1)"
+    fi
+    nested=$(g ls-files --stage | sed -n 's/^160000 [^	]*	//p' | head -n 1)
+    [ -z "$nested" ] || skip "the folder $nested is a git repository of its own"
     tree=$(g write-tree)
     head= branch=
     if [ -d .git ]; then
@@ -35,13 +50,22 @@ add_files() {
     message="head=$head
 branch=$branch"
 }
-if ! [ -f "$GIT_DIR/HEAD" ]; then
-    mkdir -p "$dir"
-    g init --quiet "$PWD" >/dev/null 2>&1
-fi
+[ -f "$GIT_DIR/HEAD" ] || create_repository
+# The agent's repository has the objects that were cloned.
 if [ -d .git/objects ]; then
     echo "$PWD/.git/objects" > "$GIT_DIR/objects/info/alternates"
+else
+    rm -f "$GIT_DIR/objects/info/alternates"
 fi
+parent=$(g rev-parse --verify --quiet refs/longhaul/start^1 || :)
+if [ -n "$parent" ] && ! g cat-file -e "$parent" 2>/dev/null; then
+    # The agent has deleted its repository. All files are saved again.
+    rm -rf "$GIT_DIR"
+    create_repository
+fi
+# A script that was killed can leave these two.
+rm -f "$GIT_DIR/index.lock"
+g ls-files >/dev/null 2>&1 || rm -f "$GIT_DIR/index"
 "#;
 
 /// Records the files after the clone of a repository, with which the first snapshot is compared.
@@ -54,17 +78,15 @@ g update-ref refs/longhaul/start "$commit"
 /// Commits the files, and writes the pack, the list of changes and the diff to files.
 pub(super) const SAVE: &str = r#"count=$(g ls-files --cached --others --exclude-standard | head -n 20001 | wc -l)
 if [ "$count" -gt 20000 ]; then
-    echo 'skipped the work folder has more than 20,000 files; list build results in .gitignore'
-    exit 0
+    skip 'the work folder has more than 20,000 files; list build results in .gitignore'
 fi
-bytes=$(g ls-files -z --modified --others --exclude-standard | xargs -0 stat -c %s 2>/dev/null | {
+bytes=$(g ls-files -z --modified --others --exclude-standard | xargs -0 stat -c %s -- 2>/dev/null | {
     sum=0
     while read -r size; do sum=$((sum + size)); done
     echo "$sum"
 })
 if [ "$bytes" -gt 209715200 ]; then
-    echo 'skipped the changed files have more than 200 MB; list build results in .gitignore'
-    exit 0
+    skip 'the changed files have more than 200 MB; list build results in .gitignore'
 fi
 add_files
 start=$(find_commit refs/longhaul/start)
@@ -92,8 +114,9 @@ g update-ref refs/longhaul/last "$commit"
     [ -z "$since" ] || echo "^$since"
     [ -z "$start" ] || echo "^$start"
 } | g pack-objects --revs --thin --stdout --quiet > "$dir/pack"
-g diff-tree -r --no-renames -z --raw --numstat "$before" "$tree" | head -c 1000000 > "$dir/changes"
+g diff-tree -r --no-renames -z --raw --numstat "$before" "$tree" | head -c 8000000 > "$dir/changes"
 g diff-tree -r -p --no-color --no-ext-diff --no-textconv "$before" "$tree" | head -c 262144 > "$dir/diff"
+[ "$(wc -c < "$dir/diff")" -lt 262144 ] || printf '\n[the diff is longer than 256 KB and cut here]\n' >> "$dir/diff"
 echo "commit $commit"
 "#;
 
