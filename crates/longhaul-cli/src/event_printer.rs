@@ -23,17 +23,23 @@ use longhaul_core::wait::WaitReason;
 use longhaul_run::explain::cap_raise_command;
 
 use crate::format::{format_duration, format_name_counts, scope_phrase};
-use crate::sanitize;
+use crate::{call_text, sanitize, terminal};
 
-/// Maximum number of characters that are printed of each line of an event's text.
+/// Maximum number of characters that are printed of each line of an event's text, unless the width of
+/// the terminal decides.
 const LINE_CHARS_MAX: usize = 100;
 
 /// Maximum number of lines of an event's text that are printed after its first line.
 const LINES_MAX: usize = 12;
 
+/// What precedes the lines after the first one of an event's text.
+const INDENT: &str = "\n                    ";
+
 /// Formats the events of one journal as lines. The events must be passed in order.
 #[derive(Debug, Default)]
 pub(crate) struct EventPrinter {
+    /// Whether the results of calls are printed whole.
+    pub(crate) verbose: bool,
     /// Names of the tools called in the current turn, by call id.
     tool_names: BTreeMap<CallId, String>,
 }
@@ -72,10 +78,10 @@ impl EventPrinter {
                 ("timed out", format!("stopped at its hard timeout of {timeout}"))
             }
             Event::ToolCompleted(ended) => {
-                ("", format!("  {}: {}", tool(ended.call), tool_result_text(ended)))
+                ("", format!("  {}: {}", tool(ended.call), self.result_text(ended)))
             }
             Event::ToolFailed(ended) => {
-                ("", format!("  {} failed: {}", tool(ended.call), tool_result_text(ended)))
+                ("", format!("  {} failed: {}", tool(ended.call), self.result_text(ended)))
             }
             Event::ToolPending(pending) => {
                 let message = first_line(pending.message.as_deref()?);
@@ -127,6 +133,16 @@ impl EventPrinter {
         format!(
             "  {tool} was not started: the call {call} of {run} has the same effect key{command}"
         )
+    }
+
+    fn result_text(&self, ended: &ToolEnded) -> String {
+        let text = ended.output.content.iter().find_map(Part::text).unwrap_or("(image)");
+        match self.verbose {
+            true => {
+                text.trim().lines().map(sanitize::sanitize_line).collect::<Vec<_>>().join(INDENT)
+            }
+            false => sanitize::truncate(&call_text::summary_line(text), line_chars_max()),
+        }
     }
 
     fn tool_name(&self, call: CallId) -> String {
@@ -292,12 +308,12 @@ fn gate_answer_text(gate_answer: &GateAnswer) -> String {
     format!("{decision}, by {}{}", answer.by, note.unwrap_or_default())
 }
 
-fn tool_result_text(ended: &ToolEnded) -> String {
-    let text = ended.output.content.iter().find_map(|part| match part {
-        Part::Text(text) => Some(&**text),
-        Part::Image(_) => None,
-    });
-    first_line(text.unwrap_or("(image)"))
+/// Returns the maximum number of characters of a line of text.
+fn line_chars_max() -> usize {
+    match terminal::is_open() {
+        true => terminal::columns(),
+        false => LINE_CHARS_MAX,
+    }
 }
 
 /// Formats the delay before a retry. A short one has a digit after the point, which matters there.
@@ -311,17 +327,16 @@ fn format_delay(delay: Millis) -> String {
 /// Returns the first line of a text, truncated and safe for a terminal.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    sanitize::truncate(&sanitize::sanitize_line(line), LINE_CHARS_MAX)
+    sanitize::truncate(&sanitize::sanitize_line(line), line_chars_max())
 }
 
 /// Formats a text of several lines, such as a diff, with the lines after the first indented.
 fn indent_following_lines(text: &str) -> String {
     let mut lines = text.trim().lines();
     let first = first_line(lines.next().unwrap_or_default());
-    let indent = " ".repeat(20);
     let rest = lines.take(LINES_MAX).map(|line| {
-        let line = sanitize::truncate(&sanitize::sanitize_line(line), LINE_CHARS_MAX);
-        format!("\n{indent}{line}")
+        let line = sanitize::truncate(&sanitize::sanitize_line(line), line_chars_max());
+        format!("{INDENT}{line}")
     });
     std::iter::once(first).chain(rest).collect()
 }

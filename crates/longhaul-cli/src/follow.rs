@@ -3,7 +3,9 @@
 //!
 //! Invariant: without a terminal nobody is prompted and no gate is answered.
 
-use longhaul_api::client::events::EventStream;
+use std::io::IsTerminal as _;
+
+use longhaul_api::client::events::{EventStream, EventStreamItem};
 use longhaul_api::query::RunsQuery;
 use longhaul_api::run::{RunBriefView, RunView};
 use longhaul_api::transcript::RunExplanation;
@@ -12,17 +14,20 @@ use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::policy::gate::{GateStatus, has_submit_again_tag};
 use longhaul_core::status::Status;
+use longhaul_core::time::Clock as _;
 use longhaul_core::wait::{WaitEnd, WaitKind};
+use longhaul_engine::clock::SystemClock;
 use longhaul_run::explain::StateExplanation;
 
 use crate::client::Client;
 use crate::event_printer::EventPrinter;
 use crate::exit::Exit;
 use crate::gate_card::will_chain_auto_approve;
-use crate::output;
+use crate::live::{self, LiveView};
 use crate::prompt::{PromptInput, TerminalPrompt};
 use crate::run_status::StatusLabel;
 use crate::style::TextTone;
+use crate::{output, terminal};
 
 /// Number of characters of a child run's id that are printed before its events.
 const SHORT_ID_CHARS: usize = 6;
@@ -41,6 +46,8 @@ pub(crate) struct RunFollowOptions {
     /// True if no other command can reach the run, so that nobody at another terminal can answer
     /// it.
     pub(crate) is_only_client: bool,
+    /// True if calls and results are printed whole.
+    pub(crate) verbose: bool,
     /// What to print on stdout. `silent` is set too unless this is `Text`.
     pub(crate) output: FollowOutput,
 }
@@ -86,6 +93,8 @@ pub(crate) struct RunFollower<'a> {
     unreported_ends: Vec<(RunId, RunId)>,
     pub(crate) options: RunFollowOptions,
     prompt: TerminalPrompt,
+    /// `None` if the terminal shows no live lines.
+    live: Option<LiveView>,
     /// Run of the chain's next step. `None` means that the followed run has not started that step.
     next_step: Option<RunId>,
     /// Run that the person at the terminal was asked about last.
@@ -126,6 +135,9 @@ impl<'a> RunFollower<'a> {
         after: Seq,
         options: RunFollowOptions,
     ) -> anyhow::Result<Self> {
+        if !options.silent {
+            terminal::open();
+        }
         let prompt = TerminalPrompt::new(options.silent || options.stop_at_person);
         let mut stream = FollowedEventStream::open_events_after(client, run, after).await?;
         // Events up to `after` are not read, so the run's status tells whether it waits for a
@@ -137,6 +149,9 @@ impl<'a> RunFollower<'a> {
                 || is_open_for_messages(&view)
                 || (!prompt.is_interactive() && is_long_wait(&view)))
             && is_last_event(client, run, after).await?;
+        stream.printer.verbose = options.verbose;
+        let earlier = (after > Seq::START).then_some(&view);
+        let live = terminal::is_open().then(|| LiveView::new(options.verbose, earlier));
         Ok(Self {
             client,
             run,
@@ -144,6 +159,7 @@ impl<'a> RunFollower<'a> {
             unreported_ends: Vec::new(),
             options,
             prompt,
+            live,
             next_step: None,
             asked_run: run,
             last_reason: None,
@@ -162,27 +178,41 @@ impl<'a> RunFollower<'a> {
                 return Ok(outcome);
             }
             let is_person_needed = self.streams.iter().any(|stream| stream.needs_person);
+            let is_asked = is_person_needed && self.prompt.is_interactive();
+            self.live.iter_mut().for_each(|live| live.draw(is_asked));
+            // While a person is asked, nothing changes by itself.
+            let is_drawn_again = self.live.is_some() && !is_person_needed;
             tokio::select! {
                 biased;
-                (index, batch) = next_entries(&mut self.streams) => match batch? {
+                (index, item) = next_item(&mut self.streams) => match item? {
                     None if self.streams[index].run == self.run => match self.next_step.take() {
                         Some(step) => self.follow_next_chain_step(index, step).await?,
                         None => return Ok(FollowEnd::Ended),
                     },
                     None => self.remove_ended_stream(index),
-                    Some(entries) => self.print_and_track_entries(index, &entries).await?,
+                    Some(EventStreamItem::Entry(entry)) => {
+                        self.print_and_track_entry(index, &entry).await?;
+                    }
+                    Some(EventStreamItem::Delta(delta)) => {
+                        if let Some(live) = &mut self.live && self.streams[index].run == self.run {
+                            live.print_delta(&delta);
+                        }
+                    }
                 },
                 input = self.prompt.next_input_if_asked(is_person_needed) => {
                     if input == PromptInput::Detach {
                         return Ok(FollowEnd::Detached(Exit::Interrupted));
                     }
-                    let sent = self.prompt.send_input_to_run(self.client, self.asked_run, input);
+                    // What is typed while nothing is asked is for the run that the user named.
+                    let run = if is_person_needed { self.asked_run } else { self.run };
+                    let sent = self.prompt.send_input_to_run(self.client, run, input);
                     if let Err(error) = sent.await {
                         // A mistake at the prompt is reported, and the gate is shown again.
                         output::print_error(&error);
                         self.prompt.reset_shown_gate();
                     }
                 }
+                () = SystemClock.sleep(live::DRAW_INTERVAL), if is_drawn_again => {}
             }
         }
     }
@@ -253,7 +283,9 @@ impl<'a> RunFollower<'a> {
             let last_seq = self.streams.first().map_or(Seq::START, |stream| stream.last_seq);
             if self.printed_result.as_ref().is_none_or(|(seq, _)| *seq != last_seq) {
                 let text = view.output.as_ref().map_or("", |result| &result.text);
-                output::print_untrusted_text(text)?;
+                if !self.has_printed_result(text) {
+                    output::print_untrusted_text(text)?;
+                }
                 self.printed_result = Some((last_seq, text.to_owned()));
                 self.prompt.show_message_prompt();
             }
@@ -300,59 +332,76 @@ impl<'a> RunFollower<'a> {
 
     /// Returns whether the last result that was printed at the prompt has this text.
     pub(crate) fn has_printed_result(&self, text: &str) -> bool {
-        self.printed_result.as_ref().is_some_and(|(_, printed_text)| printed_text == text)
+        let is_streamed = self.live.as_ref().is_some_and(|live| live.has_printed(text));
+        (is_streamed && std::io::stdout().is_terminal())
+            || self.printed_result.as_ref().is_some_and(|(_, printed_text)| printed_text == text)
     }
 
-    /// Prints the events of a run, and starts to follow the child runs that it has started.
-    async fn print_and_track_entries(
+    /// Prints an event of a run, and starts to follow the child run that it has started.
+    async fn print_and_track_entry(
         &mut self,
         index: usize,
-        entries: &[JournalEntry],
+        entry: &JournalEntry,
     ) -> anyhow::Result<()> {
         let stream = &mut self.streams[index];
         let run = stream.run;
-        let (mut children, mut ended_children) = (Vec::new(), Vec::new());
-        for entry in entries {
-            stream.last_seq = entry.seq;
-            stream.needs_person =
-                needs_person_if_changed(&entry.event, self.options, !self.prompt.is_interactive())
-                    .unwrap_or(stream.needs_person);
-            #[expect(clippy::wildcard_enum_match_arm, reason = "other events start no run")]
-            match &entry.event {
-                Event::ChildStarted(started) => children.push(started.child),
-                Event::ChainStepStarted(started) if run == self.run => {
-                    self.next_step = Some(started.run);
+        stream.last_seq = entry.seq;
+        stream.needs_person =
+            needs_person_if_changed(&entry.event, self.options, !self.prompt.is_interactive())
+                .unwrap_or(stream.needs_person);
+        self.print_entry(index, entry)?;
+        #[expect(clippy::wildcard_enum_match_arm, reason = "other events concern no other run")]
+        match &entry.event {
+            Event::ChildStarted(started) => {
+                // The journal of a child that ended long ago may be deleted.
+                let child = started.child;
+                let child = FollowedEventStream::open_events_after(self.client, child, Seq::START);
+                if let Ok(mut child) = child.await {
+                    child.parent = Some(run);
+                    child.printer.verbose = self.options.verbose;
+                    self.streams.push(child);
                 }
-                Event::ChildEnded(ended) => ended_children.push(ended.child),
-                _ => {}
             }
-            if self.options.output == FollowOutput::Events {
-                output::print_json(&entry.to_envelope()?)?;
-            } else if !self.options.silent
-                && let Some(line) = stream.printer.format_event_line(entry)
-            {
-                output::eprint_line(&match run == self.run {
-                    true => line,
-                    // The last characters of the id, which commands accept in its place.
-                    false => {
-                        let id = run.to_string();
-                        format!("{}  {line}", &id[id.len().saturating_sub(SHORT_ID_CHARS)..])
-                    }
-                });
+            Event::ChainStepStarted(started) if run == self.run => {
+                self.next_step = Some(started.run);
+            }
+            Event::ChildEnded(ended) => {
+                self.unreported_ends.retain(|(_, child)| *child != ended.child);
+                for stream in self.streams.iter_mut().filter(|stream| stream.run == ended.child) {
+                    stream.parent = None;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn print_entry(&mut self, index: usize, entry: &JournalEntry) -> anyhow::Result<()> {
+        let FollowedEventStream { run, printer, .. } = &mut self.streams[index];
+        let is_followed = *run == self.run;
+        if self.options.output == FollowOutput::Events {
+            return output::print_json(&entry.to_envelope()?);
+        }
+        if self.options.silent {
+            return Ok(());
+        }
+        let mut line = printer.format_event_line(entry);
+        if let Some(live) = &mut self.live {
+            live.update_from_entry((*run, is_followed), entry);
+            if is_followed && live.print_event(entry) {
+                line = None;
             }
         }
-        for child in children {
-            // The journal of a child that ended long ago may be deleted.
-            let stream = FollowedEventStream::open_events_after(self.client, child, Seq::START);
-            if let Ok(stream) = stream.await {
-                self.streams.push(FollowedEventStream { parent: Some(run), ..stream });
+        let Some(line) = line else { return Ok(()) };
+        let line = match is_followed {
+            true => line,
+            // The last characters of the id, which commands accept in its place.
+            false => {
+                let id = run.to_string();
+                format!("{}  {line}", &id[id.len().saturating_sub(SHORT_ID_CHARS)..])
             }
-        }
-        self.unreported_ends.retain(|(_, child)| !ended_children.contains(child));
-        for stream in self.streams.iter_mut().filter(|stream| ended_children.contains(&stream.run))
-        {
-            stream.parent = None;
-        }
+        };
+        output::eprint_event(&line, self.options.verbose);
         Ok(())
     }
 
@@ -388,13 +437,13 @@ impl<'a> RunFollower<'a> {
     }
 }
 
-/// Returns the next events of one of the streams, with the index of that stream. Cancel safe.
-async fn next_entries(
+/// Returns what one of the streams yields next, with the index of that stream. Cancel safe.
+async fn next_item(
     streams: &mut [FollowedEventStream],
-) -> (usize, anyhow::Result<Option<Vec<JournalEntry>>>) {
+) -> (usize, anyhow::Result<Option<EventStreamItem>>) {
     let futures = streams.iter_mut().map(|stream| Box::pin(stream.entries.next()));
-    let (batch, index, _) = futures_util::future::select_all(futures).await;
-    (index, batch.map_err(Into::into))
+    let (item, index, _) = futures_util::future::select_all(futures).await;
+    (index, item.map_err(Into::into))
 }
 
 /// Returns whether the run has a result and stays open for messages.

@@ -18,6 +18,7 @@ use crate::local_driver::LocalDriver;
 use crate::output;
 use crate::runtime::InterruptListener;
 use crate::store_access::open_existing_store_as_observer;
+use crate::terminal;
 
 /// Interval between checks whether a worker will start a queued run.
 const QUEUE_CHECK_INTERVAL: Millis = Millis::from_secs(1);
@@ -59,6 +60,7 @@ impl FollowedRun<'_> {
         };
         let mut follower = RunFollower::new(self.client, self.run, self.after, options).await?;
         let end = self.follow_and_drive(&mut follower, driver.as_mut(), &mut interrupts).await;
+        terminal::close();
         // The result is printed before the worker stops, because stopping may wait for other runs.
         let has_ended = matches!(end, Ok(FollowEnd::Ended));
         if has_ended {

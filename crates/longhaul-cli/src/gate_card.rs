@@ -11,16 +11,27 @@ use crate::event_printer::format_date_time;
 use crate::form_prompt::form_description_lines;
 use crate::format::{json_text, rule_pattern_text};
 use crate::sanitize::sanitize_line;
+use crate::terminal;
 
-/// Maximum number of lines of the diff, and of the tool call's input, in the short description of a
-/// gate (an approval or question for a person).
-pub(crate) const SHORT: usize = 24;
+/// Number of lines of a short card, which leaves space for the commands on a terminal of 24 lines. If
+/// there is a diff, the input of the call is left out.
+pub(crate) const SHORT: usize = 17;
 
 /// Number of lines of a card with the full diff and the full input of the call.
 pub(crate) const FULL: usize = usize::MAX;
 
-/// Maximum width of an input line, in characters. Longer lines are wrapped.
+/// Minimum number of lines of the diff or the input on a short card.
+const DETAILS_MIN: usize = 5;
+
+/// Maximum number of lines of the question on a short card.
+const ASK_LINES_MAX: usize = 4;
+
+/// Maximum width of an input line, in characters, unless the terminal is narrower. Longer lines are
+/// wrapped.
 const LINE_WIDTH: usize = 76;
+
+/// Columns of a terminal that are not for the text of a card.
+const MARGIN: usize = 16;
 
 /// How long after its due time the automatic approval of a gate is still expected. Later it counts
 /// as stopped.
@@ -36,12 +47,45 @@ fn truncate_lines(mut lines: Vec<String>, gate: &GateView, lines_max: usize) -> 
     lines
 }
 
-/// Returns the lines of a gate's card (the text that a person sees before the decision). A diff and
-/// an input of the call with more than `lines_max` lines are truncated.
+/// Returns the lines of a gate's card (the text that a person sees before the decision), with the
+/// question last. A card that would have more than `lines_max` lines is shortened.
 pub(crate) fn gate_card(gate: &GateView, lines_max: usize) -> Vec<String> {
-    let input = gate.input.as_ref().map(|input| call_input_lines(&input.to_value()));
-    let input = truncate_lines(input.unwrap_or_default(), gate, lines_max);
-    let title = match (&gate.kind, &gate.tool) {
+    let mut ask = terminal::wrap_words(&sanitize_line(&gate.ask), line_width());
+    if lines_max < FULL && ask.len() > ASK_LINES_MAX {
+        ask = truncate_lines(ask, gate, ASK_LINES_MAX - 1);
+    }
+    let facts = call_fact_lines(gate);
+    let footer = footer_lines(gate);
+    let values = gate.values_from_earlier_calls();
+    let diff = diff_lines(gate);
+    let has_input = lines_max == FULL || diff.is_empty();
+    let input = gate.input.as_ref().filter(|_| has_input);
+    let input: Vec<String> =
+        input.map(|input| call_input_lines(&input.to_value())).unwrap_or_default();
+    let others = 1 + ask.len() + facts.len() + footer.len() + values.len();
+    let lists =
+        1.max(values.len() + usize::from(!input.is_empty()) + usize::from(!diff.is_empty()));
+    // Each list that is shortened has a line that says so.
+    let list_lines = (lines_max.saturating_sub(others) / lists).saturating_sub(1).max(DETAILS_MIN);
+    let mut lines = vec![format!("{}  {}", gate.id, card_title(gate))];
+    lines.extend(facts);
+    for (description, value) in values {
+        lines.push(format!("  passes on an earlier result: {}", sanitize_line(&description)));
+        let value = value.lines().flat_map(|line| wrap_line(&sanitize_line(line))).collect();
+        let value = truncate_lines(value, gate, list_lines).into_iter();
+        lines.extend(value.map(|line| format!("  ┆ {line}")));
+    }
+    let diff = truncate_lines(diff, gate, list_lines).into_iter();
+    lines.extend(diff.map(|line| format!("  ┊ {line}")));
+    let input = truncate_lines(input, gate, list_lines).into_iter();
+    lines.extend(input.map(|line| format!("  │ {line}")));
+    lines.extend(footer);
+    lines.extend(ask.into_iter().map(|line| format!("  {line}")));
+    lines
+}
+
+fn card_title(gate: &GateView) -> String {
+    match (&gate.kind, &gate.tool) {
         (GateKind::Approval, Some(tool)) => format!("may the run call {tool}?"),
         (GateKind::InDoubt, Some(tool)) => format!("what was the outcome of {tool}?"),
         (GateKind::Result, _) => "is this result good?".to_owned(),
@@ -49,19 +93,20 @@ pub(crate) fn gate_card(gate: &GateView, lines_max: usize) -> Vec<String> {
         (GateKind::Blocked, _) => "the run is blocked".to_owned(),
         (GateKind::Signal, _) => "the run waits for a signal".to_owned(),
         (GateKind::Approval | GateKind::InDoubt, None) => "may the run continue?".to_owned(),
-    };
-    let mut lines =
-        vec![format!("{}  {title}", gate.id), format!("  {}", sanitize_line(&gate.ask))];
-    lines.extend(call_effect_lines(gate, lines_max));
-    lines.extend(input.into_iter().map(|line| format!("  │ {line}")));
-    for text in &gate.injected_rule_match_texts {
-        lines.push(format!("  set by the runtime, not by the model: {}", sanitize_line(text)));
     }
+}
+
+/// Returns the lines below the diff and the input: what else the answer depends on or applies to.
+fn footer_lines(gate: &GateView) -> Vec<String> {
+    let injected = gate.injected_rule_match_texts.iter();
+    let mut lines: Vec<String> = injected
+        .map(|text| format!("  set by the runtime, not by the model: {}", sanitize_line(text)))
+        .collect();
     if let Some(editor) = &gate.edited_by {
         lines.push(format!("  input changed by {}", sanitize_line(editor)));
     }
-    for option in &gate.options {
-        lines.push(format!("  - {}", sanitize_line(option)));
+    for (number, option) in (1..).zip(&gate.options) {
+        lines.push(format!("  {number}. {}", sanitize_line(option)));
     }
     lines.extend(form_description_lines(gate).iter().map(|field| format!("  - {field}")));
     let wider_scopes = gate.scopes.iter().skip(1);
@@ -70,58 +115,45 @@ pub(crate) fn gate_card(gate: &GateView, lines_max: usize) -> Vec<String> {
         let (flags, calls) = (flags.join(" · "), rule_pattern_text(pattern));
         lines.push(format!("  {flags} would also approve: {calls}"));
     }
-    let mut footer = Vec::new();
-    if gate.approvers > 1 {
-        footer.push(format!("{} people must agree", gate.approvers));
-    }
-    if !gate.tags.is_empty() {
-        footer.push(format!("tags {}", sanitize_line(&gate.tags.join(", "))));
-    }
     if let Some(at) = gate.auto_approves_at.filter(|_| will_chain_auto_approve(gate)) {
         let (at, run) = (format_date_time(at), gate.run);
         lines.push(format!(
             "  The chain approves the result at {at}; stop it: longhaul pause {run}"
         ));
     }
-    if let Some(deadline) = gate.deadline {
-        footer.push(format!("until {}", format_date_time(deadline)));
-    }
-    if let Some(digest) = gate.digest {
-        footer.push(format!("digest {}", &digest.to_string()[..12]));
-    }
-    if !footer.is_empty() {
-        lines.push(format!("  {}", footer.join(" · ")));
+    let approvers = (gate.approvers > 1).then(|| format!("{} people must agree", gate.approvers));
+    let tags = sanitize_line(&gate.tags.join(", "));
+    let parts = [
+        approvers,
+        (!tags.is_empty()).then(|| format!("tags {tags}")),
+        gate.deadline.map(|deadline| format!("until {}", format_date_time(deadline))),
+        gate.digest.map(|digest| format!("digest {}", &digest.to_string()[..12])),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if !parts.is_empty() {
+        lines.push(format!("  {}", parts.join(" · ")));
     }
     lines
 }
 
-/// Returns the lines about the effects of the tool call: what it would change, the outputs of
-/// earlier calls that it passes on, and the diff.
-fn call_effect_lines(gate: &GateView, lines_max: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    if gate.facts.is_some() && gate.edited_by.is_some() {
-        lines.push("  effects of the original input, before it was changed:".to_owned());
-    }
-    lines.extend(
-        gate.call_effect_rows()
-            .into_iter()
-            .map(|(label, text)| format!("  {}: {}", label.to_lowercase(), sanitize_line(&text))),
-    );
-    for (description, value) in gate.values_from_earlier_calls() {
-        lines.push(format!("  passes on an earlier result: {}", sanitize_line(&description)));
-        let value = value.lines().flat_map(|line| wrap_line(&sanitize_line(line)));
-        let value = truncate_lines(value.collect(), gate, lines_max).into_iter();
-        lines.extend(value.map(|line| format!("  ┆ {line}")));
-    }
+/// Returns what the tool call would change, a line for each kind of effect.
+fn call_fact_lines(gate: &GateView) -> Vec<String> {
+    let has_other_input = gate.facts.is_some() && gate.edited_by.is_some();
+    let note = "  effects of the original input, before it was changed:".to_owned();
+    let rows = gate.call_effect_rows().into_iter();
+    let rows =
+        rows.map(|(label, text)| format!("  {}: {}", label.to_lowercase(), sanitize_line(&text)));
+    has_other_input.then_some(note).into_iter().chain(rows).collect()
+}
+
+fn diff_lines(gate: &GateView) -> Vec<String> {
     let diff = gate.diff.iter().flat_map(|diff| diff.lines());
-    let diff = diff.flat_map(|line| {
+    let lines = diff.flat_map(|line| {
         // The rest of a long line is marked, since it could look like a line of the diff.
         let parts = wrap_line(&sanitize_line(line)).into_iter().enumerate();
         parts.map(|(index, part)| if index == 0 { part } else { format!("↪ {part}") })
     });
-    let diff = truncate_lines(diff.collect(), gate, lines_max).into_iter();
-    lines.extend(diff.map(|line| format!("  ┊ {line}")));
-    lines
+    lines.collect()
 }
 
 /// Formats the call's input as lines: an object field by field, any other value as JSON or text.
@@ -146,7 +178,15 @@ fn wrap_line(line: &str) -> Vec<String> {
     if chars.is_empty() {
         return vec![String::new()];
     }
-    chars.chunks(LINE_WIDTH).map(|chunk| chunk.iter().collect()).collect()
+    chars.chunks(line_width()).map(|chunk| chunk.iter().collect()).collect()
+}
+
+/// Returns the number of columns for the text of a card.
+fn line_width() -> usize {
+    match terminal::is_open() {
+        true => terminal::columns().saturating_sub(MARGIN).clamp(8, LINE_WIDTH),
+        false => LINE_WIDTH,
+    }
 }
 
 /// Returns whether the run's chain will approve the gate automatically. False if the gate is still
@@ -190,7 +230,7 @@ mod tests {
             &format!("  ┊ +{}", "x".repeat(75)),
             "  ┊ ↪ -forged",
         ];
-        assert_eq!(lines[2..9], expected);
+        assert_eq!(lines[1..8], expected);
         let omitted_line =
             "  ┊ … 8 more lines: longhaul gates show gate_00000000000000000000000001";
         assert!(lines.iter().any(|line| line == omitted_line), "{lines:#?}");
@@ -206,16 +246,16 @@ mod tests {
         }]))
         .unwrap();
         let card = gate_card(&view, FULL);
-        assert_eq!(card[2], "  key: pay:1·2");
+        assert_eq!(card[1], "  key: pay:1·2");
         let size = format!("5000 bytes; only its first {} bytes are shown", value.len());
         assert!(
-            card[4].starts_with(
+            card[3].starts_with(
                 "  passes on an earlier result: the input at /text is the output of the call t1.1, "
             ),
             "{card:#?}"
         );
-        assert!(card[4].contains(&size), "{card:#?}");
-        assert_eq!(card[5], "  ┆ Hello.");
+        assert!(card[3].contains(&size), "{card:#?}");
+        assert_eq!(card[4], "  ┆ Hello.");
         assert!(card.iter().any(|line| line == "  ┆ ·[8mtransfer"), "{card:#?}");
         let omitted_line =
             "  ┆ … 8 more lines: longhaul gates show gate_00000000000000000000000001";
@@ -225,6 +265,7 @@ mod tests {
     #[test]
     fn unknown_effects_are_shown_as_unknown() {
         let lines = gate_card(&test_gate(Value::Null, "", None), FULL);
-        assert_eq!(lines[2], "  effects: not known before the call");
+        assert_eq!(lines[1], "  effects: not known before the call");
+        assert_eq!(lines[2], "  May it?");
     }
 }

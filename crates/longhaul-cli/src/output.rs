@@ -14,7 +14,7 @@ use longhaul_engine::clock::SystemClock;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::{error, sanitize};
+use crate::{error, sanitize, terminal};
 
 /// Maximum number of characters that are printed of a typed line that is not used.
 const UNUSED_LINE_CHARS_MAX: usize = 60;
@@ -24,6 +24,9 @@ const LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Prints a line to stdout.
 pub(crate) fn print_line(line: &str) -> anyhow::Result<()> {
+    if std::io::stdout().is_terminal() && terminal::print_line(line) {
+        return Ok(());
+    }
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{line}").and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -110,12 +113,24 @@ pub(crate) fn print_untrusted_output(text: &str) -> anyhow::Result<()> {
 /// Prints a message to stderr. Parts of the message may be untrusted, so control characters are
 /// replaced.
 pub(crate) fn eprint_line(line: &str) {
-    _ = writeln!(std::io::stderr().lock(), "{}", sanitize::sanitize_text(line));
+    let line = sanitize::sanitize_text(line);
+    if !terminal::print_line(&line) {
+        _ = writeln!(std::io::stderr().lock(), "{line}");
+    }
+}
+
+/// Prints a line about an event to stderr. Unless it is printed whole, it is cut to the width of the
+/// terminal.
+pub(crate) fn eprint_event(line: &str, is_whole: bool) {
+    match !is_whole && terminal::is_open() {
+        true => eprint_line(&terminal::fit_line(line, terminal::columns())),
+        false => eprint_line(line),
+    }
 }
 
 /// Minimum time between a question and its answer, in nanoseconds. A line that comes sooner was
 /// typed before the person could read the question.
-const ANSWER_DELAY_MIN: u64 = 300_000_000;
+pub(crate) const ANSWER_DELAY_MIN: u64 = 300_000_000;
 
 /// Prints a question and reads a line from stdin. `None` means end of input or a read error. What was
 /// typed at a terminal before the question does not answer it.
@@ -152,7 +167,7 @@ pub(crate) fn earliest_answer_time() -> u64 {
 }
 
 /// Reason why a line that was typed before `earliest_answer_time` is not used.
-pub(crate) const TOO_EARLY: &str = "it came within 300 ms of the question";
+pub(crate) const TOO_EARLY: &str = "it was begun before the question could be read";
 
 /// Says that a typed line is not used, with the reason.
 pub(crate) fn unused_line_note(line: &str, reason: &str) -> String {

@@ -18,6 +18,7 @@ use crate::client::Client;
 use crate::form_prompt::{FormPrompt, answer_command};
 use crate::gate_card::{self, gate_card};
 use crate::output::{self, TypedLine};
+use crate::{live, terminal};
 
 /// What the person typed at the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,10 @@ pub(crate) enum PromptInput {
     Reject(Option<String>),
     /// An answer to a question, or a message to the run.
     Text(String),
+    /// A message to the run, typed while nothing was asked.
+    Message(String),
+    /// Shows all of the gate, with the input of the call.
+    ShowAll,
     /// Completes the run, which is open for messages, with its result.
     Close,
     Why,
@@ -67,7 +72,8 @@ impl TerminalPrompt {
     /// Creates a prompt. The prompt is inactive if there is no terminal or `unattended` is set.
     pub(crate) fn new(unattended: bool) -> Self {
         let is_attended = !unattended && output::is_interactive();
-        Self { lines: is_attended.then(output::spawn_stdin_reader), ..Self::default() }
+        let read_lines = || terminal::read_typed_lines().unwrap_or_else(output::spawn_stdin_reader);
+        Self { lines: is_attended.then(read_lines), ..Self::default() }
     }
 
     /// Returns whether a person can be asked at the terminal.
@@ -116,15 +122,15 @@ impl TerminalPrompt {
         self.commands = if !can_unblock {
             "w why · d detach".to_owned()
         } else if self.form.is_some() {
-            "type the answers, or: /r reject · /w why · /d detach".to_owned()
+            "type the answers, or: /r reject · /i all · /w why · /d detach".to_owned()
         } else if is_question {
-            "type the answer, or: r reject · w why · d detach".to_owned()
+            "type the answer, or: r reject · i all · w why · d detach".to_owned()
         } else {
             let scopes = match scopes.is_empty() {
                 true => String::new(),
                 false => format!(" [{}]", scopes.join("|")),
             };
-            format!("a{scopes} approve · r [note] reject · s TEXT steer · w why · d detach")
+            format!("a{scopes} approve · r [note] reject · s TEXT steer · i all · w why · d detach")
         };
         if self.form.is_some() && can_unblock {
             eprint_indented(&self.commands);
@@ -166,7 +172,7 @@ impl TerminalPrompt {
         self.shown_gate = None;
     }
 
-    /// Returns what the person types next. While nothing is asked, only reports lines as unused.
+    /// Returns what the person types next: while nothing is asked, a message to the run.
     pub(crate) async fn next_input_if_asked(&mut self, is_asked: bool) -> PromptInput {
         if is_asked {
             return self.next_input().await;
@@ -174,7 +180,12 @@ impl TerminalPrompt {
         while let Some(lines) = &mut self.lines
             && let Some(line) = lines.recv().await
         {
-            eprint_unused_line(&line, "nothing was asked");
+            match line.text.trim() {
+                "" => {}
+                "/d" | "/detach" => return PromptInput::Detach,
+                "/w" | "/why" => return PromptInput::Why,
+                text => return PromptInput::Message(text.to_owned()),
+            }
         }
         // The next question finds the terminal closed.
         std::future::pending().await
@@ -241,6 +252,10 @@ impl TerminalPrompt {
         run: RunId,
         input: PromptInput,
     ) -> anyhow::Result<()> {
+        if let PromptInput::Message(text) = input {
+            client.steer_run(run, text, SteerDelivery::AfterBatch).await?;
+            return Ok(());
+        }
         let gate = oldest_open_gate(client, run).await?;
         let is_other_gate = gate.as_ref().is_some_and(|gate| Some(gate.id) != self.shown_gate);
         if is_other_gate && !matches!(input, PromptInput::Why | PromptInput::Detach) {
@@ -274,11 +289,25 @@ impl TerminalPrompt {
                 client.send(CLOSE_RUN.at(run)).await?;
                 return Ok(());
             }
+            (PromptInput::ShowAll, Some(gate)) => {
+                for line in gate_card(gate, gate_card::FULL) {
+                    eprint_indented(&line);
+                }
+                self.ask();
+                return Ok(());
+            }
             (PromptInput::Why, _) => {
                 eprint_indented(&client.explain_run(run).await?.message);
                 return Ok(());
             }
-            (PromptInput::Approve(_) | PromptInput::Reject(_) | PromptInput::Detach, _) => {
+            (
+                PromptInput::Approve(_)
+                | PromptInput::Reject(_)
+                | PromptInput::Message(_)
+                | PromptInput::ShowAll
+                | PromptInput::Detach,
+                _,
+            ) => {
                 return Ok(());
             }
         };
@@ -313,6 +342,7 @@ fn parse_prompt_line(line: &str, mode: PromptMode) -> Option<PromptInput> {
         ("r" | "reject", Decision | Question) => PromptInput::Reject(note),
         ("n" | "no", Decision) => PromptInput::Reject(note),
         ("s" | "steer", Decision) if note.is_some() => PromptInput::Text(rest.to_owned()),
+        ("i" | "all", Decision | Question) if note.is_none() => PromptInput::ShowAll,
         ("w" | "why", _) if note.is_none() => PromptInput::Why,
         ("d" | "detach", _) if note.is_none() => PromptInput::Detach,
         (_, Question | Message) => PromptInput::Text(line.to_owned()),
@@ -320,9 +350,20 @@ fn parse_prompt_line(line: &str, mode: PromptMode) -> Option<PromptInput> {
     })
 }
 
-/// Prints a line below the events, to which the prompt belongs.
+/// Prints a line below the events, to which the prompt belongs. It is wrapped to the width of the
+/// terminal.
 fn eprint_indented(line: &str) {
-    output::eprint_line(&format!("          {line}"));
+    let indent = match terminal::is_open() && terminal::columns() < live::NARROW_COLUMNS {
+        true => "",
+        false => "          ",
+    };
+    let columns = match terminal::is_open() {
+        true => terminal::columns().saturating_sub(indent.len()).max(8),
+        false => usize::MAX,
+    };
+    for part in terminal::wrap_words(line, columns) {
+        output::eprint_line(&format!("{indent}{part}"));
+    }
 }
 
 /// Says that a typed line is not used, unless the line is empty.

@@ -81,6 +81,9 @@ pub(crate) struct RunFollowArgs {
     /// Print no progress, only the result
     #[arg(long, short)]
     quiet: bool,
+    /// Print calls and their results whole
+    #[arg(long, short, conflicts_with_all = ["quiet", "json"])]
+    verbose: bool,
 }
 
 impl RunFollowArgs {
@@ -89,6 +92,7 @@ impl RunFollowArgs {
             silent: self.quiet || self.json,
             stop_at_person: self.no_input,
             is_only_client: false,
+            verbose: self.verbose,
             output: match self.json {
                 true => FollowOutput::Json,
                 false => FollowOutput::Text,

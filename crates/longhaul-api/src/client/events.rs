@@ -11,6 +11,7 @@ use futures_util::{Stream, StreamExt as _};
 use longhaul_core::event::entry::{JournalEntry, JournalEntryEnvelope};
 use longhaul_core::id::{RunId, Seq};
 use reqwest::Response;
+use serde::Deserialize;
 use sse_stream::{Sse, SseByteStream};
 
 use crate::client::connection::ApiConnection;
@@ -33,6 +34,24 @@ const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Codes of transient problems, after which the client reconnects.
 const TRANSIENT_CODES: &[&str] =
     &["unreachable", "response_lost", "draining", "timeout", "busy", "rate_limited", "contention"];
+
+/// An event of a run, or text of the model before the event that contains it.
+#[derive(Debug)]
+pub enum EventStreamItem {
+    Entry(Box<JournalEntry>),
+    Delta(ReplyDeltaView),
+}
+
+/// Text of a reply that the model is writing.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ReplyDeltaView {
+    pub turn: u32,
+    /// Attempt within the turn, from 1. The text of an earlier attempt is void.
+    pub attempt: u32,
+    /// Position of the text in the reply in bytes.
+    pub offset: usize,
+    pub text: String,
+}
 
 /// Stream of the events of one run, as they happen.
 pub struct EventStream {
@@ -144,6 +163,18 @@ impl EventStream {
         }
     }
 
+    /// Returns what a server-sent event contains. `None` means that the event contains nothing, or an
+    /// entry that was received before.
+    fn parse_item(&mut self, event: &Sse) -> Result<Option<EventStreamItem>, Problem> {
+        if event.event.as_deref() == Some("message.delta") {
+            let delta = event.data.as_deref().map(serde_json::from_str).transpose();
+            return delta
+                .map(|delta| delta.map(EventStreamItem::Delta))
+                .map_err(|error| self.connection.unreadable_event_problem(&error));
+        }
+        Ok(self.parse_new_entry(event)?.map(|entry| EventStreamItem::Entry(Box::new(entry))))
+    }
+
     /// Returns the journal entry that a server-sent event contains. `None` means that the event
     /// contains no entry, or that the entry was received before.
     fn parse_new_entry(&mut self, event: &Sse) -> Result<Option<JournalEntry>, Problem> {
@@ -151,7 +182,7 @@ impl EventStream {
             self.has_ended = true;
             return Ok(None);
         }
-        // Only journal entries have an id; text deltas of a reply have none.
+        // Only journal entries have an id.
         let (Some(_), Some(data)) = (&event.id, &event.data) else {
             return Ok(None);
         };
@@ -168,15 +199,15 @@ impl EventStream {
         Ok(Some(entry))
     }
 
-    /// Waits for the next events and returns them, in order and each event once. `None` means that
-    /// the run has ended and all its events were returned.
+    /// Waits for the next event or the next part of a reply, in order and each event once. `None`
+    /// means that the run has ended and all its events were returned.
     ///
     /// Cancel safety: dropping the future loses no event.
     ///
     /// # Errors
     ///
     /// Returns the problem with which the server responds.
-    pub async fn next(&mut self) -> Result<Option<Vec<JournalEntry>>, Problem> {
+    pub async fn next(&mut self) -> Result<Option<EventStreamItem>, Problem> {
         while !self.has_ended {
             let Some(open) = &mut self.stream else {
                 self.reconnect().await?;
@@ -184,8 +215,8 @@ impl EventStream {
             };
             match open.next_sse_event().await {
                 Some(event) => {
-                    if let Some(entry) = self.parse_new_entry(&event)? {
-                        return Ok(Some(vec![entry]));
+                    if let Some(item) = self.parse_item(&event)? {
+                        return Ok(Some(item));
                     }
                 }
                 None => self.mark_connection_lost(),

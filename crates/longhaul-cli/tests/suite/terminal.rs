@@ -74,6 +74,8 @@ pub(crate) fn run_at_terminal(
         .current_dir(folder)
         .env("HOME", folder)
         .env("NO_COLOR", "1")
+        // Without live lines, unless the test asks for them.
+        .env("TERM", "dumb")
         .env_remove("XDG_CONFIG_HOME")
         .env_remove("XDG_STATE_HOME")
         .envs(env.iter().copied())

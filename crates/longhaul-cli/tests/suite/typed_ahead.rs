@@ -37,17 +37,16 @@ fn project_with_held_agent() -> (Project, FakeServer) {
 }
 
 #[test]
-fn a_line_typed_while_the_agent_works_approves_nothing() {
+fn a_line_typed_while_the_agent_works_is_a_message() {
     let (project, _model) = project_with_held_agent();
-    let steps = [
-        ("run_", "now:a\n"),
-        ("not used: \"a\" (nothing was asked)", "open:pipe"),
-        ("s TEXT steer", "d\n"),
-    ];
-    let (screen, code) = run_at_terminal(project.path(), &["run", "held", "x"], &[], &steps);
-    assert_eq!(code, Some(130), "{screen}");
-    let run = project.json(&["show", "@last", "--json"]);
-    assert_eq!(run["reason"], "approval", "{screen}");
+    for term in ["dumb", "xterm"] {
+        let steps = [("run_", "now:a\n"), ("cli: a", "open:pipe"), ("d detach", "d\n")];
+        let env = [("TERM", term)];
+        let (screen, code) = run_at_terminal(project.path(), &["run", "held", "x"], &env, &steps);
+        assert_eq!(code, Some(130), "{screen}");
+        let run = project.json(&["show", "@last", "--json"]);
+        assert_eq!(run["reason"], "approval", "{screen}");
+    }
     // An approval that is typed after the question counts.
     let steps = [("s TEXT steer", "a\n"), ("approved", "open:pipe"), ("s TEXT steer", "d\n")];
     let (screen, _) = run_at_terminal(project.path(), &["watch", "@last"], &[], &steps);
