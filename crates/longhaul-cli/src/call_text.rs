@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn arguments_are_one_line() {
         for (input, expected) in [
-            (json!({ "path": "a.txt", "limit": 3 }), "limit=3 path=a.txt"),
+            (json!({ "path": "a.txt", "limit": 3 }), "path=a.txt limit=3"),
             (json!({ "command": "cargo test\nls", "x": "" }), r#"command="cargo test\nls" x="""#),
             (json!({ "a": { "b": [1] } }), r#"a={"b":[1]}"#),
             (json!({ "a": "\u{1b}[2J" }), "a=·[2J"),

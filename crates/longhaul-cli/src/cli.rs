@@ -181,8 +181,8 @@ impl Cli {
 
     /// Runs the command. If it fails, prints the error with hints.
     pub(crate) fn run(self) -> ExitCode {
-        // The server commands set up their own log.
-        if !matches!(self.command, Command::Server(_)) {
+        // These commands set up their own log.
+        if !matches!(self.command, Command::Server(_) | Command::Worker(_)) {
             log::init_warning_log();
         }
         let result = match SystemClock.is_before_1970() {

@@ -54,7 +54,10 @@ impl EventPrinter {
     /// relevant for people.
     pub(crate) fn format_event_line(&mut self, entry: &JournalEntry) -> Option<String> {
         let (label, text) = self.event_label_and_text(entry)?;
-        Some(format!("{}  {label:<9} {text}", format_time_of_day(entry.at)))
+        Some(match terminal::is_narrow() {
+            true => format!("{label}  {}", text.trim_start()),
+            false => format!("{}  {label:<9} {text}", format_time_of_day(entry.at)),
+        })
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "other events are described elsewhere")]

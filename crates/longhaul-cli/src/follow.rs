@@ -195,7 +195,7 @@ impl<'a> RunFollower<'a> {
                     }
                     Some(EventStreamItem::Delta(delta)) => {
                         if let Some(live) = &mut self.live && self.streams[index].run == self.run {
-                            live.print_delta(&delta);
+                            live.print_delta(delta);
                         }
                     }
                 },

@@ -26,10 +26,10 @@ pub(crate) const DRAW_INTERVAL: Millis = Millis(120);
 const SPINNER: &[char] = &['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /// Columns before the text of an event: its time and label.
-pub(crate) const INDENT: usize = 20;
+const INDENT: usize = 20;
 
-/// Columns of a terminal on which the text of the model is not indented below its first line.
-pub(crate) const NARROW_COLUMNS: usize = 60;
+/// The same on a narrow terminal, on which the label stands before the first line only.
+const NARROW_INDENT: usize = 2;
 
 /// State of what is shown of a run and its child runs.
 #[derive(Debug, Default)]
@@ -41,6 +41,10 @@ pub(crate) struct LiveView {
     cost_usd: f64,
     activities: BTreeMap<RunId, Activity>,
     reply: ReplyText,
+    /// Number of the last turn of the followed run that was started, as far as its events were read.
+    turn: u32,
+    /// Parts of the reply of a later turn. They are printed after the events before them.
+    early_deltas: Vec<ReplyDeltaView>,
     /// Text of the last turn, which was printed.
     printed_reply: Option<String>,
     drawn_count: usize,
@@ -93,11 +97,22 @@ impl LiveView {
     pub(crate) fn print_event(&mut self, entry: &JournalEntry) -> bool {
         #[expect(clippy::wildcard_enum_match_arm, reason = "other events have one form")]
         match &entry.event {
+            Event::TurnStarted(started) => {
+                self.turn = started.turn;
+                for delta in std::mem::take(&mut self.early_deltas) {
+                    self.print_delta(delta);
+                }
+                return false;
+            }
             Event::TurnCompleted(completed) => self.print_rest_of_reply(completed),
             Event::RunCompleted(_) => {
                 let (time, cost) = (format_time_of_day(entry.at), format_usd(Some(self.cost_usd)));
                 let totals = format!("{cost}, {}", format_tokens(self.tokens));
-                output::eprint_event(&format!("{time}  {:<9} {totals}", "done"), false);
+                let line = match terminal::is_narrow() {
+                    true => format!("done  {totals}"),
+                    false => format!("{time}  {:<9} {totals}", "done"),
+                };
+                output::eprint_event(&line, false);
             }
             _ => return false,
         }
@@ -176,7 +191,11 @@ impl LiveView {
     }
 
     /// Prints the new text of the model, up to its last complete line.
-    pub(crate) fn print_delta(&mut self, delta: &ReplyDeltaView) {
+    pub(crate) fn print_delta(&mut self, delta: ReplyDeltaView) {
+        if delta.turn > self.turn {
+            self.early_deltas.push(delta);
+            return;
+        }
         let reply = &mut self.reply;
         if (reply.turn, reply.attempt) != (delta.turn, delta.attempt) {
             if reply.has_printed && reply.turn == delta.turn {
@@ -224,54 +243,57 @@ impl LiveView {
         terminal::set_live_lines(&lines);
     }
 
+    /// Returns the live line. What matters most comes first, because the line is cut.
     fn status_line(&self, now: Timestamp) -> String {
-        let seconds =
-            |since: Timestamp| format_duration(Millis(now.duration_since(since).0 / 1_000 * 1_000));
-        let mut parts = Vec::new();
-        let running =
-            self.activities.values().filter(|activity| !matches!(activity, Activity::Waiting));
-        let more = running.clone().count().saturating_sub(1);
-        let spinner = match running.clone().next() {
-            None => None,
-            Some(_) => SPINNER.get(self.drawn_count % SPINNER.len()),
+        let is_busy = |activity: &&Activity| !matches!(activity, Activity::Waiting);
+        let busy: Vec<&Activity> = self.activities.values().filter(is_busy).collect();
+        let Some(activity) = busy.last() else {
+            return [&["waiting".to_owned()], &self.totals()[..]].concat().join(" · ");
         };
-        match running.last() {
-            None | Some(Activity::Waiting) => parts.push("waiting".to_owned()),
-            Some(Activity::Model { turn, since }) => {
-                parts.extend([format!("turn {turn}"), seconds(*since)]);
-            }
-            Some(Activity::Tools(tools)) => {
-                let tool = tools.values().find(|tool| tool.since.is_some());
-                match tool {
-                    None => parts.push("between two turns".to_owned()),
-                    Some(tool) => {
-                        parts.extend(tool.since.map(seconds));
-                        parts.push(tool.text.clone());
-                        parts.extend(Some(tool.progress.clone()).filter(|text| !text.is_empty()));
-                    }
-                }
-                if tools.len() > 1 {
-                    parts.push(format!("+{} calls", tools.len() - 1));
-                }
-            }
+        let (mut parts, detail) = activity_parts(activity, now);
+        if busy.len() > 1 {
+            parts.push(format!("+{} runs", busy.len() - 1));
         }
-        if more > 0 {
-            parts.push(format!("+{more} runs"));
-        }
-        parts.push(format_usd(Some(self.cost_usd)));
-        parts.push(format_tokens(self.tokens));
-        parts.extend(Some(self.model.clone()).filter(|model| !model.is_empty()));
-        let spinner = spinner.map(|spinner| format!("{spinner} ")).unwrap_or_default();
-        format!("{spinner}{}", parts.join(" · "))
+        parts.extend(self.totals());
+        parts.extend(Some(detail).filter(|detail| !detail.is_empty()));
+        let spinner = SPINNER.get(self.drawn_count % SPINNER.len()).copied().unwrap_or(' ');
+        format!("{spinner} {}", parts.join(" · "))
     }
+
+    fn totals(&self) -> Vec<String> {
+        let model = Some(self.model.clone()).filter(|model| !model.is_empty());
+        let totals = [format_usd(Some(self.cost_usd)), format_tokens(self.tokens)];
+        totals.into_iter().chain(model).collect()
+    }
+}
+
+/// Describes what a run does, and how long it has done so. The second text is a detail.
+fn activity_parts(activity: &Activity, now: Timestamp) -> (Vec<String>, String) {
+    let seconds =
+        |since: Timestamp| format_duration(Millis(now.duration_since(since).0.max(1_000)));
+    let tools = match activity {
+        Activity::Waiting => return (Vec::new(), String::new()),
+        Activity::Model { turn, since } => {
+            return (vec![format!("turn {turn}"), seconds(*since)], String::new());
+        }
+        Activity::Tools(tools) => tools,
+    };
+    let started = tools.values().find_map(|tool| Some((tool, tool.since?)));
+    let Some((tool, since)) = started else {
+        return (vec!["between two turns".to_owned()], String::new());
+    };
+    let (name, arguments) = tool.text.split_once("  ").unwrap_or((&tool.text, ""));
+    let name = format!("{name} {}", tool.progress).trim_end().to_owned();
+    let more = (tools.len() > 1).then(|| format!("+{} calls", tools.len() - 1));
+    let parts = [Some(name), Some(seconds(since)), more].into_iter().flatten().collect();
+    (parts, arguments.to_owned())
 }
 
 impl ReplyText {
     fn push(&mut self, text: &str) {
         self.received.push_str(text);
-        let columns = terminal::columns();
-        let indent = if columns < NARROW_COLUMNS { 2 } else { INDENT };
-        let width_max = columns.saturating_sub(indent + 1).max(8);
+        let indent = if terminal::is_narrow() { NARROW_INDENT } else { INDENT };
+        let width_max = terminal::columns().saturating_sub(indent + 1).max(8);
         for c in sanitize_text(text).chars() {
             if c == '\n' {
                 self.print_line();
@@ -308,15 +330,14 @@ impl ReplyText {
     }
 
     fn print_row(&mut self, text: &str, is_whole: bool) {
-        output::eprint_event(&format!("{}{text}", self.prefix()), is_whole);
+        output::eprint_event(format!("{}{text}", self.prefix()).trim_end(), is_whole);
         self.has_printed = true;
     }
 
     /// Returns what precedes the next line: the time and the turn, or spaces.
     fn prefix(&self) -> String {
-        let is_narrow = terminal::columns() < NARROW_COLUMNS;
-        match (self.has_printed, is_narrow) {
-            (true, true) => "  ".to_owned(),
+        match (self.has_printed, terminal::is_narrow()) {
+            (true, true) => " ".repeat(NARROW_INDENT),
             (true, false) => " ".repeat(INDENT),
             (false, true) => format!("turn {}  ", self.turn),
             (false, false) => {

@@ -3,7 +3,7 @@
 //! Invariant: known secrets are redacted in every line.
 
 use std::fmt::{self, Write as _};
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
@@ -16,9 +16,8 @@ use longhaul_project::assemble::redactor::ProjectRedactor;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::format::{Writer, debug_fn};
+use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
@@ -53,22 +52,28 @@ impl LogStyle {
 
 /// Sets up the log for commands that log only warnings and errors.
 pub(crate) fn init_warning_log() {
-    // Names and messages of other programs must not control the terminal.
-    let fields = debug_fn(|writer, field, value| {
-        let text = sanitize::sanitize_text(&format!("{value:?}"));
-        match field.name() {
-            "message" => write!(writer, "{text}"),
-            name => write!(writer, "{name}={text}"),
-        }
-    });
+    let lines = LogLineFormatter::new(LogStyle::Human, &[]);
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| LineWriter)
         .with_max_level(Level::WARN)
-        .with_target(false)
-        .fmt_fields(fields.delimited(" "))
+        .event_format(lines)
         .finish()
         .with(longhaul_log_targets(LevelFilter::WARN))
         .init();
+}
+
+/// Writes a log line to stderr, above the live lines of a terminal.
+struct LineWriter;
+
+impl io::Write for LineWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        output::eprint_line(String::from_utf8_lossy(line).trim_end());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Returns a filter that enables log lines of Longhaul's own crates at this level and above. Errors

@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::form_prompt::{FormPrompt, answer_command};
 use crate::gate_card::{self, gate_card};
 use crate::output::{self, TypedLine};
-use crate::{live, terminal};
+use crate::terminal;
 
 /// What the person typed at the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -353,10 +353,7 @@ fn parse_prompt_line(line: &str, mode: PromptMode) -> Option<PromptInput> {
 /// Prints a line below the events, to which the prompt belongs. It is wrapped to the width of the
 /// terminal.
 fn eprint_indented(line: &str) {
-    let indent = match terminal::is_open() && terminal::columns() < live::NARROW_COLUMNS {
-        true => "",
-        false => "          ",
-    };
+    let indent = if terminal::is_narrow() { "" } else { "          " };
     let columns = match terminal::is_open() {
         true => terminal::columns().saturating_sub(indent.len()).max(8),
         false => usize::MAX,
@@ -375,7 +372,6 @@ fn eprint_unused_line(line: &TypedLine, reason: &str) {
 
 #[cfg(test)]
 mod tests {
-    use futures_util::FutureExt as _;
     use longhaul_core::time::Clock as _;
     use longhaul_engine::clock::SystemClock;
 
@@ -463,10 +459,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_typed_while_nothing_is_asked_is_not_used() {
+    async fn a_line_typed_while_nothing_is_asked_is_a_message() {
         let (mut prompt, sender) = prompt(PromptMode::Decision);
-        sender.send(typed_line("a", u64::MAX)).await.unwrap();
-        assert_eq!(prompt.next_input_if_asked(false).now_or_never(), None);
+        for (line, expected) in [
+            ("a", PromptInput::Message("a".to_owned())),
+            (" /why", PromptInput::Why),
+            ("/detach", PromptInput::Detach),
+        ] {
+            sender.send(typed_line(line, u64::MAX)).await.unwrap();
+            assert_eq!(prompt.next_input_if_asked(false).await, expected);
+        }
         sender.send(typed_line("a", u64::MAX)).await.unwrap();
         let approval = PromptInput::Approve(AnswerScope::Once);
         assert_eq!(prompt.next_input_if_asked(true).await, approval);

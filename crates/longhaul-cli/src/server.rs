@@ -3,7 +3,7 @@
 //! rules (`AGENTS.md`) that change.
 
 mod reload;
-mod report;
+pub(crate) mod report;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -185,7 +185,10 @@ impl<'a> PreparedServer<'a> {
         let mut server = std::pin::pin!(longhaul_server::serve(listener, app.clone(), async {
             _ = close_receiver.await;
         }));
-        let mut worker_run = std::pin::pin!(worker.run(Some(Arc::new(RunLifecycleLogger)), &stop));
+        let longhaul = self.runtime.longhaul.clone();
+        let style = self.args.log.unwrap_or_else(LogStyle::for_stderr);
+        let logger = Arc::new(RunLifecycleLogger { longhaul, style });
+        let mut worker_run = std::pin::pin!(worker.run(Some(logger), &stop));
         let mut reload = std::pin::pin!(async {
             if self.is_dev {
                 let reloader = ProjectReloader::new(&self.runtime, self.agent_files.clone());
@@ -280,7 +283,7 @@ fn drain_or_abort_server(stop: &Shutdown, app: &App) {
 }
 
 /// Returns the secrets to redact in the log, each with the name of its variable.
-fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
+pub(crate) fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
     let mut names = config.secret_names();
     let key_names = BUILT_IN_PROVIDERS.iter().flat_map(|provider| provider.key_env);
     names.extend(key_names.map(|name| (*name).to_owned()));

@@ -31,6 +31,9 @@ const DEFAULT_COLUMNS: usize = 80;
 /// is discarded.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
+/// Columns below which a terminal is narrow.
+const NARROW_COLUMNS: usize = 60;
+
 const PROMPT: &str = "> ";
 
 /// Sequences with which a terminal marks pasted text, so that a pasted block is one line.
@@ -135,6 +138,11 @@ pub(crate) fn set_live_lines(lines: &[String]) {
 /// Returns whether live lines are shown.
 pub(crate) fn is_open() -> bool {
     screen().is_some()
+}
+
+/// Returns whether live lines are shown on a terminal that has no columns for times and indentation.
+pub(crate) fn is_narrow() -> bool {
+    is_open() && columns() < NARROW_COLUMNS
 }
 
 /// Returns the number of columns of the terminal on stderr.

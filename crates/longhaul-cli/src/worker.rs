@@ -8,8 +8,7 @@ use longhaul::inbox::{Inbox, InboxWorker, add_inbox_names, serve_inboxes};
 use longhaul::project::{
     ProjectInboxes, ProjectOpenOptions, ProjectRuntime, open_runtime, project_folder_inboxes,
 };
-use longhaul_core::id::{InboxName, RunId};
-use longhaul_core::port::store::RunRow;
+use longhaul_core::id::InboxName;
 use longhaul_engine::Error;
 use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::WorkerHooks;
@@ -22,8 +21,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::error::fail;
 use crate::exit::Exit;
-use crate::format::count_with_noun;
+use crate::log::{self, LogStyle};
 use crate::runtime::wait_for_parent_exit;
+use crate::server::report::RunLifecycleLogger;
+use crate::server::secrets_to_redact;
 use crate::store_access::store_open_options;
 use crate::trust::confirm;
 use crate::{environment, output, runtime};
@@ -50,36 +51,13 @@ pub(crate) struct WorkerCommand {
     until_eof: bool,
 }
 
-/// Prints a line when a run is claimed by the worker, completes, fails, is cancelled, or stops
-/// being driven because it is parked (waits), paused or released.
-#[derive(Debug)]
-struct RunStatusPrinter;
-
-#[async_trait::async_trait]
-impl WorkerHooks for RunStatusPrinter {
-    async fn on_run_claimed(&self, run: RunId) {
-        output::eprint_line(&format!("{run}  claimed"));
-    }
-
-    async fn on_run_completed(&self, run: &RunRow) {
-        let turns = count_with_noun(run.turns, "turn");
-        output::eprint_line(&format!("{}  completed  {turns}", run.id));
-    }
-
-    async fn on_run_failed(&self, run: &RunRow) {
-        let code = run.code.as_deref().unwrap_or(run.status.as_str());
-        output::eprint_line(&format!("{}  {code}", run.id));
-    }
-
-    async fn on_run_idle(&self, run: &RunRow) {
-        let reason = run.reason.as_deref().unwrap_or(run.status.as_str());
-        output::eprint_line(&format!("{}  idle: {reason}", run.id));
-    }
-}
-
 impl WorkerCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let config = environment::load_config(&environment::current_process_env()?)?;
+        match self.quiet {
+            true => log::init_warning_log(),
+            false => log::init_server_log(LogStyle::Human, secrets_to_redact(&config)),
+        }
         let agents = environment::load_agents(&config)?;
         let untrusted = confirm::ask_for_trust_before_run((&config, &agents), None, self.quiet)?;
         for note in secrets::unredactable_secret_warnings(&config).into_iter().chain(untrusted) {
@@ -109,7 +87,9 @@ impl WorkerCommand {
                 output::eprint_line(&line);
             }
         }
-        let hooks = (!self.quiet).then(|| Arc::new(RunStatusPrinter) as Arc<dyn WorkerHooks>);
+        let (longhaul, style) = (runtime.longhaul.clone(), LogStyle::Human);
+        let logger = RunLifecycleLogger { longhaul, style };
+        let hooks = (!self.quiet).then(|| Arc::new(logger) as Arc<dyn WorkerHooks>);
         runtime::build_multi_thread_tokio()?.block_on(async {
             let stop = Shutdown::new();
             let mut worker_run = std::pin::pin!(worker.run(hooks, &stop));
@@ -130,7 +110,7 @@ impl WorkerCommand {
                 }
                 match stop.is_draining() {
                     false => {
-                        output::eprint_line("shutting down: runs are released at their next event");
+                        tracing::info!("shutting down: runs are released at their next event");
                         stop.request_drain();
                     }
                     true => stop.request_abort(),

@@ -65,6 +65,7 @@ mod suite {
     mod rules_cli;
     mod sandboxes_cli;
     mod schedules_cli;
+    mod screens;
     mod secrets_cli;
     mod server_cli;
     mod server_harness;

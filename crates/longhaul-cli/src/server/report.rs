@@ -1,14 +1,20 @@
-//! What a server reports: a banner with its addresses and files, and log lines for the lifecycle of runs.
-//! The banner is never written to a log file, because it contains a one-time login link. The log holds
-//! nothing of a run's conversation, which is only in its journal.
+//! What a server reports: a banner with its addresses and files, and log lines for the lifecycle of runs,
+//! which a worker without a server reports too. The banner is never written to a log file, because it
+//! contains a one-time login link. A JSON log holds nothing of a run's conversation, which is only in
+//! its journal.
 
 use longhaul::project::ProjectRuntime;
+use longhaul_api::transcript::RunExplanation;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
+use longhaul_core::status::Status;
+use longhaul_core::wait::{WaitEnd, WaitKind};
+use longhaul_engine::handle::Longhaul;
 use longhaul_engine::secret::Secret;
 use longhaul_engine::worker::WorkerHooks;
 use longhaul_project::assemble::sqlite_store_path;
 
+use crate::log::LogStyle;
 use crate::output;
 
 /// Prints the banner of a server that listens at this URL. The ticket is the secret of the login
@@ -42,7 +48,10 @@ pub(crate) fn print_banner(runtime: &ProjectRuntime, url: &str, ticket: &Secret)
 /// Logs when a run is claimed by the worker, completes, fails, is cancelled, or stops being driven
 /// because it is parked (waits), paused or released.
 #[derive(Debug)]
-pub(crate) struct RunLifecycleLogger;
+pub(crate) struct RunLifecycleLogger {
+    pub(crate) longhaul: Longhaul,
+    pub(crate) style: LogStyle,
+}
 
 #[async_trait::async_trait]
 impl WorkerHooks for RunLifecycleLogger {
@@ -62,6 +71,22 @@ impl WorkerHooks for RunLifecycleLogger {
 
     async fn on_run_idle(&self, row: &RunRow) {
         let reason = row.reason.as_deref().unwrap_or(row.status.as_str());
-        tracing::info!(run = %row.id, agent = %row.agent, reason, "run idle");
+        let wait = row.reason.as_deref().and_then(WaitKind::from_code);
+        let needs_person = row.status == Status::Blocked
+            || wait.is_some_and(|wait| wait.row().ended_by == WaitEnd::Person);
+        let explanation = match needs_person {
+            true => self.longhaul.explain_run(row.id).await.ok(),
+            false => None,
+        };
+        let (run, agent) = (row.id, &row.agent);
+        match explanation {
+            None => tracing::info!(%run, %agent, reason, "run idle"),
+            Some(RunExplanation { command, .. }) if self.style == LogStyle::Json => {
+                tracing::info!(%run, %agent, reason, command, "run idle");
+            }
+            Some(RunExplanation { message, command, .. }) => {
+                tracing::info!(%run, %agent, "{message}   {command}");
+            }
+        }
     }
 }

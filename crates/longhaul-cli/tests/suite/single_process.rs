@@ -76,10 +76,9 @@ fn ctrl_c_stops_the_worker_after_it_has_counted_the_turns() {
     let run = project.submit("plain", "milk");
     let output = project.run_and_interrupt(&["worker"], &["completed"]);
     assert_eq!(output.code, 0, "{output:?}");
-    assert!(
-        output.err.contains(&format!("{run}  completed  1 turn\nshutting down:")),
-        "{output:?}"
-    );
+    let completed = format!("  {run}  run completed  agent=plain  turns=1\n");
+    let (_, after) = output.err.split_once(&completed).expect(&output.err);
+    assert!(after.contains("  shutting down:"), "{output:?}");
 }
 
 #[test]

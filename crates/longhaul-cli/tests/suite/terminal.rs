@@ -10,12 +10,15 @@ use serde_json::json;
 ///
 /// An answer is typed later than the time within which a line counts as typed before the question.
 /// The answer `open:FILE` opens a named pipe instead of typing, and `now:TEXT` is typed at once; if
-/// the text to wait for is empty, before the program starts.
+/// the text to wait for is empty, before the program starts. The terminal has 24 lines, and as many
+/// columns as the variable `COLUMNS` says.
 const TERMINAL_SCRIPT: &str = r#"
-import fcntl, json, os, signal, sys, termios, time
+import fcntl, json, os, signal, struct, sys, termios, time
 signal.alarm(60)
 steps, argv = json.loads(sys.argv[1]), sys.argv[2:]
 terminal, program_side = os.openpty()
+size = struct.pack("HHHH", 24, int(os.environ.pop("COLUMNS", "80")), 0, 0)
+fcntl.ioctl(program_side, termios.TIOCSWINSZ, size)
 def act(answer):
     if answer.startswith("open:"):
         open(answer[5:], "w").close()

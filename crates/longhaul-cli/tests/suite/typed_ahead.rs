@@ -47,6 +47,15 @@ fn a_line_typed_while_the_agent_works_is_a_message() {
         let run = project.json(&["show", "@last", "--json"]);
         assert_eq!(run["reason"], "approval", "{screen}");
     }
+    // A pasted block is one message.
+    let steps = [
+        ("run_", "now:\x1b[200~one\ntwo\x1b[201~\r"),
+        ("cli: one", "open:pipe"),
+        ("d detach", "d\n"),
+    ];
+    run_at_terminal(project.path(), &["run", "held", "x"], &[("TERM", "xterm")], &steps);
+    let events = project.run(&["show", "@last", "--events", "--json"], 0).out;
+    assert!(events.contains(r#""text":"one\ntwo""#), "{events}");
     // An approval that is typed after the question counts.
     let steps = [("s TEXT steer", "a\n"), ("approved", "open:pipe"), ("s TEXT steer", "d\n")];
     let (screen, _) = run_at_terminal(project.path(), &["watch", "@last"], &[], &steps);
