@@ -73,6 +73,8 @@ struct ToolActivity {
 struct ReplyText {
     turn: u32,
     attempt: u32,
+    /// Time before the first line.
+    time: String,
     received: String,
     /// Part of the text that is not printed, because its line is not complete.
     line: String,
@@ -104,7 +106,7 @@ impl LiveView {
                 }
                 return false;
             }
-            Event::TurnCompleted(completed) => self.print_rest_of_reply(completed),
+            Event::TurnCompleted(completed) => self.print_rest_of_reply(completed, entry.at),
             Event::RunCompleted(_) => {
                 let (time, cost) = (format_time_of_day(entry.at), format_usd(Some(self.cost_usd)));
                 let totals = format!("{cost}, {}", format_tokens(self.tokens));
@@ -201,7 +203,9 @@ impl LiveView {
             if reply.has_printed && reply.turn == delta.turn {
                 output::eprint_line("          (the reply begins again)");
             }
-            *reply = ReplyText { turn: delta.turn, attempt: delta.attempt, ..ReplyText::default() };
+            let time = format_time_of_day(SystemClock.now());
+            let (turn, attempt) = (delta.turn, delta.attempt);
+            *reply = ReplyText { turn, attempt, time, ..ReplyText::default() };
         }
         // A part that was received before has no new text.
         let start = reply.received.len().saturating_sub(delta.offset);
@@ -210,10 +214,11 @@ impl LiveView {
     }
 
     /// Prints the rest of the text of a turn, and its calls.
-    fn print_rest_of_reply(&mut self, completed: &TurnCompleted) {
+    fn print_rest_of_reply(&mut self, completed: &TurnCompleted, at: Timestamp) {
         let text = completed.reply.text();
         if self.reply.turn != completed.turn || !text.starts_with(&self.reply.received) {
-            self.reply = ReplyText { turn: completed.turn, ..ReplyText::default() };
+            let time = format_time_of_day(at);
+            self.reply = ReplyText { turn: completed.turn, time, ..ReplyText::default() };
         }
         let rest = text[self.reply.received.len()..].trim_end().to_owned();
         self.reply.push(&rest);
@@ -341,9 +346,8 @@ impl ReplyText {
             (true, false) => " ".repeat(INDENT),
             (false, true) => format!("turn {}  ", self.turn),
             (false, false) => {
-                let time = format_time_of_day(SystemClock.now());
                 let label = format!("turn {}", self.turn);
-                format!("{time}  {label:<9} ")
+                format!("{}  {label:<9} ", self.time)
             }
         }
     }
