@@ -26,7 +26,8 @@ use crate::query::{
     AgentStatsQuery, EventStreamQuery, EventsQuery, FilesQuery, GatesQuery, InboxesQuery,
     LanesQuery, RulesQuery, RunsQuery, SandboxesQuery, ThreadQuery,
 };
-use crate::run::{CancelBody, FreeKeyBody, ResumeBody, RunBriefView, RunList, RunView};
+use crate::run::{CancelBody, FreeKeyBody, ResumeBody, RunView};
+use crate::run_list::{RunBriefView, RunCountsView, RunList};
 use crate::sandbox::{SandboxExecBody, SandboxExecView, SandboxView};
 use crate::schedule::{NewScheduleBody, ScheduleView};
 use crate::spend::{RaiseCapBody, SpendCapView};
@@ -114,8 +115,11 @@ operations! {
             201 "The new run; it is on disk",
             200 "The run to which the task was added as a message, because its lane is busy"
         }
-        /// Lists runs, newest first.
+        /// Lists runs, newest first: those that somebody has submitted, and of each chain the newest
+        /// run.
         LIST_RUNS = Get "/v1/runs", Viewer, query RunsQuery => RunList { 200 "A page of runs" }
+        /// Counts all runs of the store, and sums up what they have cost.
+        COUNT_RUNS = Get "/v1/runs/counts", Viewer => RunCountsView { 200 "The counts" }
         /// Creates a batch of runs: all of them or none.
         SUBMIT_BATCH = Post once "/v1/runs/batch", Operator; Required NewBatchBody => BatchView {
             201 "The new batch; its runs are on disk"

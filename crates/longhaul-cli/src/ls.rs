@@ -3,7 +3,8 @@
 use clap::Args;
 use longhaul_api::operations::LIST_FULL_RUNS;
 use longhaul_api::query::RunsQuery;
-use longhaul_api::run::{RunBriefView, RunChainView};
+use longhaul_api::run::RunChainView;
+use longhaul_api::run_list::RunBriefView;
 use longhaul_core::id::{AgentName, InboxName, LaneKey, RunId};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Millis, Timestamp};

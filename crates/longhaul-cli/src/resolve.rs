@@ -6,7 +6,7 @@ use std::fmt::Display;
 use longhaul_api::gate::GateView;
 use longhaul_api::operations::{LIST_GATES, LIST_RULES, SHOW_GATE};
 use longhaul_api::query::{GatesQuery, RulesQuery, RunsQuery};
-use longhaul_api::run::RunBriefView;
+use longhaul_api::run_list::RunBriefView;
 use longhaul_core::id::{GateId, RuleId, RunId};
 use longhaul_core::status::Status;
 
@@ -66,9 +66,13 @@ pub(crate) async fn resolve_run_id(client: &Client, id: &str) -> anyhow::Result<
     expect_one_id_match(id, "run", &runs_with_id_suffix(client, end).await?)
 }
 
+fn all_runs() -> RunsQuery {
+    RunsQuery { all_runs: true, ..RunsQuery::default() }
+}
+
 /// Returns the runs whose ids end with this suffix.
 async fn runs_with_id_suffix(client: &Client, suffix: &str) -> anyhow::Result<Vec<RunId>> {
-    let rows = client.list_runs(RunsQuery::default(), SEARCHED_MAX).await?;
+    let rows = client.list_runs(all_runs(), SEARCHED_MAX).await?;
     Ok(with_suffix(rows.iter().map(|row| row.id), suffix))
 }
 

@@ -42,6 +42,7 @@ mod record_port;
 mod records;
 mod repair;
 mod rule;
+mod run_list;
 mod run_row;
 mod sandbox;
 mod schedule;

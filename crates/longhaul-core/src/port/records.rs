@@ -25,7 +25,7 @@ use crate::policy::rule::{
     RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
 };
 use crate::policy::spend_cap::{CapCounterRow, CapLimitChange};
-use crate::port::store::{StoreError, WorkerLiveness};
+use crate::port::store::{RunCounts, StoreError, WorkerLiveness};
 use crate::raw::Hash;
 use crate::request::IdempotencyKey;
 use crate::time::{Millis, Timestamp};
@@ -204,6 +204,9 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
         &self,
         inbox: Option<&InboxName>,
     ) -> Result<Vec<InboxRunCounts>, StoreError>;
+
+    /// Counts all runs of the store, and sums up what they have cost.
+    async fn count_runs(&self) -> Result<RunCounts, StoreError>;
 
     /// Returns the runs claimed by a worker, each with the last sequence number of its journal. A
     /// single query thus shows which of these journals other processes have appended to.

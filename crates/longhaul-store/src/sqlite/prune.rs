@@ -54,6 +54,7 @@ const DELETE_RUN_ROWS: &[&str] = &[
     "DELETE FROM sandbox WHERE owner = ?1",
     "DELETE FROM ready WHERE run = ?1",
     "DELETE FROM chain WHERE current = ?1",
+    "DELETE FROM run_text WHERE run = ?1",
     "DELETE FROM run_head WHERE run = ?1",
 ];
 

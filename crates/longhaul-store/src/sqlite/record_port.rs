@@ -22,7 +22,7 @@ use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DueOutboxMessage, DueTimer, GlobalJournalPage, GlobalSeq,
     InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
 };
-use longhaul_core::port::store::StoreError;
+use longhaul_core::port::store::{RunCounts, StoreError};
 use longhaul_core::raw::Hash;
 use longhaul_core::request::IdempotencyKey;
 use longhaul_core::time::{Millis, Timestamp};
@@ -32,7 +32,7 @@ use crate::sqlite::handle::SqliteStore;
 use crate::sqlite::lock::store_has_driver_process;
 use crate::sqlite::{
     blob, budget, effect_key, global_log, heartbeat, inbox, lane, note, records, repair, rule,
-    run_row, sandbox, slot, spend, steer, timer, usage,
+    run_list, run_row, sandbox, slot, spend, steer, timer, usage,
 };
 
 #[async_trait]
@@ -267,6 +267,10 @@ impl RecordStore for SqliteStore {
     ) -> Result<Vec<InboxRunCounts>, StoreError> {
         let inbox = inbox.cloned();
         self.run_query(move |tx| inbox::run_counts_by_inbox(tx, inbox.as_ref())).await
+    }
+
+    async fn count_runs(&self) -> Result<RunCounts, StoreError> {
+        self.run_query(run_list::count_runs).await
     }
 
     async fn claimed_runs_with_last_seq(

@@ -40,6 +40,7 @@ pub mod lane;
 pub mod lane_entry;
 pub mod lane_race;
 pub mod list;
+pub mod list_filter;
 pub mod note;
 pub mod open;
 pub mod outsider;
@@ -340,6 +341,13 @@ macro_rules! each_store_check {
                 pages_are_stable_while_rows_are_added
                 a_change_is_signalled
                 runs_of_one_request_are_listed
+            }
+            list_filter {
+                tasks_are_filtered_and_searched
+                submitted_runs_are_listed_without_children
+                runs_that_need_a_person_are_listed_and_counted
+                sorted_lists_are_read_in_pages
+                the_last_progress_is_in_the_row
             }
             prune {
                 long_bodies_are_shared_and_round_trip

@@ -11,7 +11,7 @@ use longhaul_core::message::Message;
 use longhaul_core::port::records::{
     DueOutboxMessage, InboxRunCounts, LaneRow, ModelUsage, UsageQuery, WorkerRow,
 };
-use longhaul_core::port::store::{RunFilter, RunRow, WorkerLiveness};
+use longhaul_core::port::store::{RunRow, WorkerLiveness};
 use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use longhaul_core::usage::{MicroUsd, Usage};
@@ -20,26 +20,6 @@ use crate::mem_store::rows::{Head, Lane, State, Tables, Worker};
 use crate::mem_store::tx::Tx;
 
 impl Tables {
-    /// Returns rows of runs, newest first.
-    pub(crate) fn list_runs(&self, filter: &RunFilter) -> Vec<RunRow> {
-        let retried: BTreeSet<RunId> = match filter.not_retried {
-            true => self.retried_runs(),
-            false => BTreeSet::new(),
-        };
-        let matches = |row: &RunRow| {
-            (filter.statuses.is_empty() || filter.statuses.contains(&row.status))
-                && filter.agent.as_ref().is_none_or(|agent| row.agent == *agent)
-                && (filter.lane.is_none() || filter.lane == row.lane)
-                && filter.inbox.as_ref().is_none_or(|inbox| row.inbox == *inbox)
-                && !retried.contains(&row.id)
-                && filter.root.is_none_or(|root| row.root == root)
-                && filter.parent.is_none_or(|parent| row.parent == Some(parent))
-                && filter.after.is_none_or(|after| row.id < after)
-        };
-        let rows = self.heads.iter().rev().map(|(run, head)| self.run_row(*run, head));
-        rows.filter(matches).take(filter.limit).collect()
-    }
-
     /// Returns the row of a run, with the state of its chain.
     pub(crate) fn run_row(&self, run: RunId, head: &Head) -> RunRow {
         RunRow { chain: self.chain_row(head), ..head.row(run) }
@@ -59,7 +39,7 @@ impl Tables {
     }
 
     /// Returns the runs that a later run retries.
-    fn retried_runs(&self) -> BTreeSet<RunId> {
+    pub(crate) fn retried_runs(&self) -> BTreeSet<RunId> {
         let tasks = self.heads.iter().map(|(_, head)| &head.task);
         tasks.filter_map(|task| task.retry_of).map(|retried| retried.run).collect()
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use longhaul_core::change::{LateToolResult, OutboxRow, SandboxRow, SteerRow, TimerKind, UsageRow};
 use longhaul_core::checkpoint::RunCheckpoint;
+use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::id::{
     AgentName, Epoch, GateId, InboxName, LaneKey, ResourceKey, RuleId, RunId, SandboxId,
     ScheduleName, Seq, ThreadKey, TimerId, WorkerId,
@@ -132,6 +133,8 @@ pub(crate) struct Head {
     /// How long the run waits for messages after the last one, before it starts.
     pub(crate) collect_window: Option<Millis>,
     pub(crate) totals: RunTotals,
+    /// Progress that the agent reported last.
+    pub(crate) progress: Option<ProgressReported>,
     pub(crate) created_at: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,

@@ -30,7 +30,7 @@ use longhaul_core::port::records::{
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest, GateFilter,
     Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome, PruneRequest,
-    RunClaimRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    RunClaimRequest, RunCounts, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::request::IdempotentRequestEffect;
@@ -73,7 +73,7 @@ impl Store for MemStore {
     }
 
     async fn list_runs(&self, filter: RunFilter) -> StoreResult<Vec<RunRow>> {
-        Ok(self.read_tx(|tx| tx.tables.list_runs(&filter)))
+        Ok(self.read_tx(|tx| tx.tables.list_runs(&filter, tx.now)))
     }
 
     async fn list_gates(&self, filter: GateFilter) -> StoreResult<Vec<GateRow>> {
@@ -290,6 +290,10 @@ impl RecordStore for MemStore {
         inbox: Option<&InboxName>,
     ) -> StoreResult<Vec<InboxRunCounts>> {
         Ok(self.read_tx(|tx| tx.tables.count_by_inbox(inbox)))
+    }
+
+    async fn count_runs(&self) -> StoreResult<RunCounts> {
+        Ok(self.read_tx(|tx| tx.tables.count_runs()))
     }
 
     async fn claimed_runs_with_last_seq(&self, worker: WorkerId) -> StoreResult<Vec<(RunId, Seq)>> {

@@ -28,7 +28,7 @@ use longhaul_core::port::records::{
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest, GateFilter,
     Heartbeat, HeartbeatAck, JournalAuthor, JournalPage, JournalReadRequest, PruneOutcome,
-    PruneRequest, RunClaimRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    PruneRequest, RunClaimRequest, RunCounts, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
@@ -419,6 +419,10 @@ impl RecordStore for FailingStore {
         inbox: Option<&InboxName>,
     ) -> StoreResult<Vec<InboxRunCounts>> {
         self.inner.count_runs_by_inbox(inbox).await
+    }
+
+    async fn count_runs(&self) -> StoreResult<RunCounts> {
+        self.inner.count_runs().await
     }
 
     async fn claimed_runs_with_last_seq(&self, worker: WorkerId) -> StoreResult<Vec<(RunId, Seq)>> {

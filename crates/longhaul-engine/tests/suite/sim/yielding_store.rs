@@ -28,7 +28,7 @@ use longhaul_core::port::records::{
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest, GateFilter,
     Heartbeat, HeartbeatAck, JournalAuthor, JournalPage, JournalReadRequest, PruneOutcome,
-    PruneRequest, RunClaimRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    PruneRequest, RunClaimRequest, RunCounts, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
@@ -311,6 +311,10 @@ impl RecordStore for YieldingStore {
         inbox: Option<&InboxName>,
     ) -> Result<Vec<InboxRunCounts>, StoreError> {
         yield_around(self.records.count_runs_by_inbox(inbox)).await
+    }
+
+    async fn count_runs(&self) -> Result<RunCounts, StoreError> {
+        yield_around(self.records.count_runs()).await
     }
 
     async fn claimed_runs_with_last_seq(
