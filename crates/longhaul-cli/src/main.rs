@@ -4,6 +4,7 @@
 mod agents;
 mod answer;
 mod approve;
+mod approve_many;
 mod batch;
 mod chains;
 mod chaos;

@@ -9,6 +9,7 @@ mod commands;
 mod diff;
 mod files;
 mod fork;
+mod gate_views;
 mod inboxes;
 mod keys;
 mod lane_busy;

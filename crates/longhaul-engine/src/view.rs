@@ -250,6 +250,10 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         edited_by: edit.map(|recorded| recorded.answer.by.clone()),
         raised_at: gate.raised_at,
         tags: spec.tags.clone(),
+        agent: None,
+        task: None,
+        run_tags: Vec::new(),
+        key_taken: None,
         answers: gate.answers.iter().map(|recorded| answer_view(spec, recorded)).collect(),
     }
 }

@@ -7,7 +7,6 @@ use axum::routing::{MethodFilter, on};
 use longhaul_api::operation::{Method, Operation};
 use longhaul_api::operations::*;
 use longhaul_api::path::PathParams;
-use longhaul_engine::view::gate_view;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -39,7 +38,8 @@ pub(crate) fn api_routes() -> ApiRoutes {
         .operation(LIST_GATES, gates::list_gates)
         .operation(RAISE_GATE, gates::raise_gate)
         .operation(SHOW_GATE, |call| async move {
-            Ok(Reply::ok(gate_view(&call.longhaul().get_gate(call.path).await?)))
+            let gate = call.longhaul().get_gate(call.path).await?;
+            Ok(Reply::ok(call.longhaul().describe_gate(&gate).await?))
         })
         .operation(ANSWER_GATE, gates::answer_gate)
         .operation(CREATE_LINK, gates::create_gate_link)

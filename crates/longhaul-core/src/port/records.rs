@@ -20,6 +20,7 @@ use crate::id::{
 use crate::message::Message;
 use crate::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 pub use crate::policy::budget::BudgetAccount;
+use crate::policy::effect_key::ClaimedEffectKey;
 use crate::policy::gate::{GateRow, RulePattern};
 use crate::policy::rule::{
     RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
@@ -225,6 +226,9 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
         let workers = self.list_workers().await?;
         Ok(workers.iter().any(|worker| worker.liveness == WorkerLiveness::Live))
     }
+
+    /// Returns the call that has claimed the effect key with this hash. `None` if the key is free.
+    async fn effect_key(&self, key: Hash) -> Result<Option<ClaimedEffectKey>, StoreError>;
 
     /// Frees the effect key of a call of this run whose outcome is unknown, and stores the text of
     /// `freed` with the run. Returns `false` if the call holds no such key.

@@ -13,6 +13,7 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
+use longhaul_core::policy::effect_key::ClaimedEffectKey;
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{
     RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
@@ -289,6 +290,10 @@ impl RecordStore for SqliteStore {
             true => Ok(true),
             false => store_has_driver_process(Path::new(&*self.location)),
         }
+    }
+
+    async fn effect_key(&self, key: Hash) -> Result<Option<ClaimedEffectKey>, StoreError> {
+        self.run_query(move |tx| effect_key::load_effect_key(tx, key)).await
     }
 
     async fn free_effect_key(&self, run: RunId, freed: LateToolResult) -> Result<bool, StoreError> {

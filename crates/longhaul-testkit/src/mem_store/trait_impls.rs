@@ -13,6 +13,7 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
+use longhaul_core::policy::effect_key::ClaimedEffectKey;
 use longhaul_core::policy::gate::{GateRow, RulePattern};
 use longhaul_core::policy::rule::{
     RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
@@ -302,6 +303,10 @@ impl RecordStore for MemStore {
 
     async fn list_workers(&self) -> StoreResult<Vec<WorkerRow>> {
         Ok(self.read_tx(|tx| tx.tables.workers()))
+    }
+
+    async fn effect_key(&self, key: Hash) -> StoreResult<Option<ClaimedEffectKey>> {
+        Ok(self.read_tx(|tx| tx.tables.effect_keys.get(&key).copied()))
     }
 
     async fn free_effect_key(&self, run: RunId, freed: LateToolResult) -> StoreResult<bool> {

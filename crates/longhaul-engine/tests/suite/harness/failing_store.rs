@@ -15,6 +15,7 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
+use longhaul_core::policy::effect_key::ClaimedEffectKey;
 use longhaul_core::policy::gate::{GateRow, RulePattern};
 use longhaul_core::policy::rule::{
     RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
@@ -432,6 +433,10 @@ impl RecordStore for FailingStore {
     async fn list_workers(&self) -> StoreResult<Vec<WorkerRow>> {
         self.worker_reads.fetch_add(1, Ordering::SeqCst);
         self.inner.list_workers().await
+    }
+
+    async fn effect_key(&self, key: Hash) -> StoreResult<Option<ClaimedEffectKey>> {
+        self.inner.effect_key(key).await
     }
 
     async fn free_effect_key(&self, run: RunId, freed: LateToolResult) -> StoreResult<bool> {

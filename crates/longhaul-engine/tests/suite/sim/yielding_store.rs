@@ -15,6 +15,7 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
+use longhaul_core::policy::effect_key::ClaimedEffectKey;
 use longhaul_core::policy::gate::{GateRow, RulePattern};
 use longhaul_core::policy::rule::{
     RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
@@ -326,6 +327,10 @@ impl RecordStore for YieldingStore {
 
     async fn list_workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
         yield_around(self.records.list_workers()).await
+    }
+
+    async fn effect_key(&self, key: Hash) -> Result<Option<ClaimedEffectKey>, StoreError> {
+        yield_around(self.records.effect_key(key)).await
     }
 
     async fn free_effect_key(&self, run: RunId, freed: LateToolResult) -> Result<bool, StoreError> {
