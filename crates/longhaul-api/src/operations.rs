@@ -27,7 +27,7 @@ use crate::query::{
     LanesQuery, RulesQuery, RunsQuery, SandboxesQuery, ThreadQuery,
 };
 use crate::run::{CancelBody, FreeKeyBody, ResumeBody, RunView};
-use crate::run_list::{RunBriefView, RunCountsView, RunList};
+use crate::run_list::{DeletedRunView, RunBriefView, RunCountsView, RunList};
 use crate::sandbox::{SandboxExecBody, SandboxExecView, SandboxView};
 use crate::schedule::{NewScheduleBody, ScheduleView};
 use crate::spend::{RaiseCapBody, SpendCapView};
@@ -128,6 +128,11 @@ operations! {
         SHOW_BATCH = Get "/v1/batches/{id}", Viewer, at BatchId => BatchView { 200 "The batch" }
         /// Shows one run.
         SHOW_RUN = Get "/v1/runs/{id}", Viewer, at RunId => RunView { 200 "The run" }
+        /// Deletes an ended run with its child runs, the other runs of its chain, and the notes that
+        /// these runs wrote. What other runs use is kept.
+        DELETE_RUN = Delete "/v1/runs/{id}", Admin, at RunId => DeletedRunView {
+            200 "What was deleted and what is kept"
+        }
         /// Shows the conversation of a run with the model.
         SHOW_TRANSCRIPT = Get "/v1/runs/{id}/transcript", Viewer, at RunId => TranscriptView {
             200 "The conversation"

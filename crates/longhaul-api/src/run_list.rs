@@ -126,3 +126,17 @@ pub enum FullOrBriefRun {
     /// Short form of the run, for lists.
     Brief(Box<RunBriefView>),
 }
+
+/// Runs that were deleted, and what is kept.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = DeletedRun)]
+pub struct DeletedRunView {
+    /// Id of the root of the deleted runs.
+    pub id: RunId,
+    /// Ids of all deleted runs: the run, its child runs, and the other runs of its chain.
+    pub runs: Vec<RunId>,
+    /// Number of deleted notes that the runs wrote about resources.
+    pub notes: u64,
+    /// What is kept, and why, each as a phrase.
+    pub kept: Vec<String>,
+}

@@ -44,6 +44,7 @@ mod point_in_time;
 mod prompt;
 mod record_replay;
 mod resolve;
+mod rm;
 mod rules;
 mod run;
 mod run_commands;

@@ -6,6 +6,7 @@
 mod answer;
 mod chains;
 mod commands;
+mod delete_run;
 mod diff;
 mod files;
 mod fork;

@@ -103,6 +103,7 @@ fn add_run_operations(routes: ApiRoutes) -> ApiRoutes {
         .operation(SUBMIT_RUN, create_run::submit_run)
         .operation(LIST_RUNS, runs::list_runs)
         .operation(COUNT_RUNS, runs::count_runs)
+        .operation(DELETE_RUN, runs::delete_run)
         .operation(SUBMIT_BATCH, create_run::submit_batch)
         .operation(SHOW_BATCH, |call| async move {
             let permit = call.ctx.app.acquire_read_permit().await?;

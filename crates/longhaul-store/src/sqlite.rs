@@ -17,6 +17,7 @@ mod claim;
 mod column;
 mod command;
 mod connect;
+mod delete_run;
 mod effect_key;
 mod error;
 mod filter;

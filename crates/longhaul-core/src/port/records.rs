@@ -14,8 +14,8 @@ use crate::change::{
 use crate::checkpoint::RunCheckpoint;
 use crate::event::entry::JournalEntry;
 use crate::id::{
-    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, TimerId,
-    WorkerId,
+    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, SandboxId, Seq, ThreadKey,
+    TimerId, WorkerId,
 };
 use crate::message::Message;
 use crate::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
@@ -227,6 +227,10 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
         Ok(workers.iter().any(|worker| worker.liveness == WorkerLiveness::Live))
     }
 
+    /// Deletes all runs of the tree with this root, and the notes that they wrote, unless one of them
+    /// is still in use.
+    async fn delete_run_tree(&self, root: RunId) -> Result<DeleteRunsOutcome, StoreError>;
+
     /// Returns the call that has claimed the effect key with this hash. `None` if the key is free.
     async fn effect_key(&self, key: Hash) -> Result<Option<ClaimedEffectKey>, StoreError>;
 
@@ -296,6 +300,30 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
 
     /// Returns the current time of the store's clock.
     async fn now(&self) -> Result<Timestamp, StoreError>;
+}
+
+/// Outcome of a request to delete the runs of a tree. Unless they are deleted, nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeleteRunsOutcome {
+    Deleted(DeletedRuns),
+    NotFound,
+    /// This run of the tree has not ended.
+    Open(RunId),
+    /// This sandbox of a run of the tree still exists.
+    HasSandbox(SandboxId),
+    /// The external inbox of this run has not been notified of the run's end.
+    Undelivered(RunId),
+}
+
+/// Runs that were deleted, and what else was deleted or kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeletedRuns {
+    /// Deleted runs, by id.
+    pub runs: Vec<RunId>,
+    /// Number of deleted notes that the runs wrote.
+    pub notes: u64,
+    /// Number of retries and forks of the root, which are kept.
+    pub continued_by: u64,
 }
 
 /// A timer whose due time has passed.

@@ -7,7 +7,7 @@ use longhaul_api::fork::ForkBody;
 use longhaul_api::operation::EmptyBody;
 use longhaul_api::query::{PagedQuery as _, RunsQuery};
 use longhaul_api::run::{CancelBody, FreeKeyBody, ResumeBody, RunView};
-use longhaul_api::run_list::{FullOrBriefRun, RunCountsView, RunList};
+use longhaul_api::run_list::{DeletedRunView, FullOrBriefRun, RunCountsView, RunList};
 use longhaul_core::access::Role;
 use longhaul_core::change::LateToolResult;
 use longhaul_core::id::RunId;
@@ -49,6 +49,14 @@ pub(crate) async fn list_runs(
 
 pub(crate) async fn count_runs(Call { ctx, .. }: Call<()>) -> Replied<RunCountsView> {
     Ok(Reply::ok(ctx.longhaul().count_runs().await?.into()))
+}
+
+pub(crate) async fn delete_run(
+    Call { ctx, path: run, .. }: Call<RunId>,
+) -> Replied<DeletedRunView> {
+    let deleted = ctx.longhaul().delete_run(run).await?;
+    tracing::info!(%run, runs = deleted.runs.len(), caller = ctx.by(), "run deleted");
+    Ok(Reply::ok(deleted))
 }
 
 pub(crate) async fn cancel_run(

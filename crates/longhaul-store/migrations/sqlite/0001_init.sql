@@ -118,6 +118,7 @@ CREATE INDEX ready_kind ON ready (inbox, kind, rank, sort_key, run) WHERE kind I
 -- The events of all runs, in the order in which they were written (rowid).
 -- A body is in `body`, or in the blob table under the hash in `blob`.
 CREATE TABLE journal (
+  id    INTEGER PRIMARY KEY AUTOINCREMENT,  -- the global sequence number, which is never reused
   run   BLOB NOT NULL,
   seq   INTEGER NOT NULL,
   epoch INTEGER NOT NULL,

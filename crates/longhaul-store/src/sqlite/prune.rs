@@ -206,7 +206,7 @@ pub(crate) fn run_prune_step(
     Ok(pruned)
 }
 
-fn delete_run_with_blobs(
+pub(crate) fn delete_run_with_blobs(
     tx: &Tx<'_>,
     run: RunId,
     cutoff: i64,

@@ -20,8 +20,9 @@ use longhaul_core::policy::rule::{
 };
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueOutboxMessage, DueTimer, GlobalJournalPage, GlobalSeq,
-    InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DeleteRunsOutcome, DueOutboxMessage, DueTimer, GlobalJournalPage,
+    GlobalSeq, InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery,
+    WorkerRow,
 };
 use longhaul_core::port::store::{RunCounts, StoreError};
 use longhaul_core::raw::Hash;
@@ -32,8 +33,8 @@ use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::handle::SqliteStore;
 use crate::sqlite::lock::store_has_driver_process;
 use crate::sqlite::{
-    blob, budget, effect_key, global_log, heartbeat, inbox, lane, note, records, repair, rule,
-    run_list, run_row, sandbox, slot, spend, steer, timer, usage,
+    blob, budget, delete_run, effect_key, global_log, heartbeat, inbox, lane, note, records,
+    repair, rule, run_list, run_row, sandbox, slot, spend, steer, timer, usage,
 };
 
 #[async_trait]
@@ -290,6 +291,10 @@ impl RecordStore for SqliteStore {
             true => Ok(true),
             false => store_has_driver_process(Path::new(&*self.location)),
         }
+    }
+
+    async fn delete_run_tree(&self, root: RunId) -> Result<DeleteRunsOutcome, StoreError> {
+        self.run_command(move |tx| Ok(delete_run::delete_run_tree(tx, root)?)).await
     }
 
     async fn effect_key(&self, key: Hash) -> Result<Option<ClaimedEffectKey>, StoreError> {

@@ -41,6 +41,8 @@ macro_rules! tables {
             $(pub(crate) $name: Table<$key, $row>,)*
             /// Last number given to a row without a natural key. Never decreases.
             pub(crate) last_row_id: u64,
+            /// Highest global sequence number of a deleted event. Never decreases.
+            pub(crate) last_deleted_global_seq: GlobalSeq,
         }
 
         impl Tables {

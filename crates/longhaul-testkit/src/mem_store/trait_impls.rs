@@ -25,8 +25,9 @@ use longhaul_core::port::auth::{
 };
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueOutboxMessage, DueTimer, GlobalJournalPage, GlobalSeq,
-    InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DeleteRunsOutcome, DueOutboxMessage, DueTimer, GlobalJournalPage,
+    GlobalSeq, InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery,
+    WorkerRow,
 };
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest, GateFilter,
@@ -303,6 +304,10 @@ impl RecordStore for MemStore {
 
     async fn list_workers(&self) -> StoreResult<Vec<WorkerRow>> {
         Ok(self.read_tx(|tx| tx.tables.workers()))
+    }
+
+    async fn delete_run_tree(&self, root: RunId) -> StoreResult<DeleteRunsOutcome> {
+        self.write_tx(|tx| Ok(tx.delete_run_tree(root)))
     }
 
     async fn effect_key(&self, key: Hash) -> StoreResult<Option<ClaimedEffectKey>> {

@@ -23,8 +23,9 @@ use longhaul_core::policy::rule::{
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueOutboxMessage, DueTimer, GlobalJournalPage, GlobalSeq,
-    InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DeleteRunsOutcome, DueOutboxMessage, DueTimer, GlobalJournalPage,
+    GlobalSeq, InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery,
+    WorkerRow,
 };
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest, GateFilter,
@@ -433,6 +434,10 @@ impl RecordStore for FailingStore {
     async fn list_workers(&self) -> StoreResult<Vec<WorkerRow>> {
         self.worker_reads.fetch_add(1, Ordering::SeqCst);
         self.inner.list_workers().await
+    }
+
+    async fn delete_run_tree(&self, root: RunId) -> StoreResult<DeleteRunsOutcome> {
+        self.inner.delete_run_tree(root).await
     }
 
     async fn effect_key(&self, key: Hash) -> StoreResult<Option<ClaimedEffectKey>> {

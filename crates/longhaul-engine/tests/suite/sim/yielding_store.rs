@@ -23,8 +23,9 @@ use longhaul_core::policy::rule::{
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueOutboxMessage, DueTimer, GlobalJournalPage, GlobalSeq,
-    InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DeleteRunsOutcome, DueOutboxMessage, DueTimer, GlobalJournalPage,
+    GlobalSeq, InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery,
+    WorkerRow,
 };
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest, GateFilter,
@@ -327,6 +328,10 @@ impl RecordStore for YieldingStore {
 
     async fn list_workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
         yield_around(self.records.list_workers()).await
+    }
+
+    async fn delete_run_tree(&self, root: RunId) -> Result<DeleteRunsOutcome, StoreError> {
+        yield_around(self.records.delete_run_tree(root)).await
     }
 
     async fn effect_key(&self, key: Hash) -> Result<Option<ClaimedEffectKey>, StoreError> {
