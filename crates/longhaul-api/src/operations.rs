@@ -24,13 +24,13 @@ use crate::operation::{BodyKind, Content, EmptyBody, Method, NoFilter, NoQuery, 
 use crate::path::{AgentParam, CapParam, ChainParam, ScheduleParam};
 use crate::query::{
     AgentStatsQuery, EventStreamQuery, EventsQuery, FilesQuery, GatesQuery, InboxesQuery,
-    LanesQuery, RulesQuery, RunsQuery, SandboxesQuery, ThreadQuery,
+    LanesQuery, RulesQuery, RunsQuery, SandboxesQuery, SpendQuery, ThreadQuery,
 };
 use crate::run::{CancelBody, FreeKeyBody, ResumeBody, RunView};
 use crate::run_list::{DeletedRunView, RunBriefView, RunCountsView, RunList};
 use crate::sandbox::{SandboxExecBody, SandboxExecView, SandboxView};
 use crate::schedule::{NewScheduleBody, ScheduleView};
-use crate::spend::{RaiseCapBody, SpendCapView};
+use crate::spend::{RaiseCapBody, SpendCapView, SpendView};
 use crate::steer::{SteerBody, SteerChange, SteerReceipt, SteerView};
 use crate::task::{BatchView, NewBatchBody, Task};
 use crate::transcript::{
@@ -369,9 +369,10 @@ operations! {
             => ClearedThreadView { 200 "The number of deleted messages" }
     }
     "spend" "Spend caps: money, tokens and runs per day, week or month" {
-        /// Lists the spend caps, each with the usage counted in its current window.
-        LIST_SPEND = Get "/v1/spend", Viewer, query NoFilter => List<SpendCapView> {
-            200 "All spend caps"
+        /// Lists the spend caps, each with the usage counted in its current window, and sums up all
+        /// usage by day, agent and model.
+        LIST_SPEND = Get "/v1/spend", Viewer, query SpendQuery => SpendView {
+            200 "All spend caps and the usage"
         }
         /// Raises a spend cap until its current window ends. Runs that wait because of the cap
         /// continue.

@@ -283,6 +283,15 @@ pub struct AgentStatsQuery {
     pub window: Option<String>,
 }
 
+/// Time since which usage is summed up.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct SpendQuery {
+    /// Sum up model calls at this time or later; default: the last 7 days
+    #[param(inline)]
+    pub since: Option<Timestamp>,
+}
+
 /// Number of messages of a thread.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields, default)]

@@ -84,7 +84,7 @@ pub(crate) fn api_routes() -> ApiRoutes {
         .operation(ADD_THREAD_MESSAGE, threads::add_thread_message)
         .operation(CLEAR_THREAD, threads::clear_thread)
         .operation(LIST_SPEND, |call| async move {
-            Ok(Reply::list(call.longhaul().list_spend_caps().await?))
+            Ok(Reply::ok(call.longhaul().spend(call.query.since).await?))
         })
         .operation(RAISE_CAP, lanes::raise_cap)
         .operation(LIST_KEYS, |call| async move {

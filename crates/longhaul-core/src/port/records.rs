@@ -14,8 +14,8 @@ use crate::change::{
 use crate::checkpoint::RunCheckpoint;
 use crate::event::entry::JournalEntry;
 use crate::id::{
-    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, SandboxId, Seq, ThreadKey,
-    TimerId, WorkerId,
+    AgentName, BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, SandboxId, Seq,
+    ThreadKey, TimerId, WorkerId,
 };
 use crate::message::Message;
 use crate::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
@@ -174,8 +174,9 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// cancelled, or another cap refuses it.
     async fn wake_runs_waiting_at_caps(&self) -> Result<(), StoreError>;
 
-    /// Returns token usage and cost per model.
-    async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError>;
+    /// Returns token usage and cost by day, agent and model, the newest day first, and of each day the
+    /// highest cost first. Runs that have not ended are included.
+    async fn usage_sums(&self, query: UsageQuery) -> Result<Vec<UsageSum>, StoreError>;
 
     /// Returns the state of a lane. `None` means that the lane does not exist.
     async fn find_lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError>;
@@ -368,26 +369,34 @@ impl RepairedRowCounts {
 }
 
 /// Filter for token usage and cost.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct UsageQuery {
-    /// Restricts the usage to the tree of runs with this root. `None` means all runs.
-    pub root: Option<RunId>,
-    /// Restricts the usage to model requests since this time. `None` means all requests.
-    pub since: Option<Timestamp>,
+    /// Restricts the usage to model requests at this time or later.
+    pub since: Timestamp,
+    /// Maximum number of sums, the newest days first.
+    pub limit: usize,
 }
 
-/// Token usage and cost of one model.
+/// Token usage and cost of one agent with one model on one day.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelUsage {
+pub struct UsageSum {
+    /// Start of the day, in UTC.
+    pub day: Timestamp,
+    pub agent: AgentName,
     /// Name of the model that was used.
     pub model: String,
-    /// Tokens used by requests to the model.
+    /// Number of requests to the model.
+    pub calls: u64,
+    /// Tokens used by the requests.
     pub usage: Usage,
-    /// Total cost of requests to the model, without requests whose cost is unknown.
+    /// Total cost of the requests, without those whose cost is unknown.
     pub cost: MicroUsd,
-    /// Number of requests to the model whose cost is unknown.
+    /// Number of requests whose cost is unknown.
     pub unpriced: u64,
 }
+
+/// Number of microseconds of a day.
+pub const DAY_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 
 /// State of a lane, in which runs are executed one at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -314,7 +314,6 @@ CREATE INDEX late_result_run ON late_result (run);
 -- One row per model call.
 CREATE TABLE usage (
   run                BLOB NOT NULL,
-  root               BLOB NOT NULL,
   at                 INTEGER NOT NULL,
   model              TEXT NOT NULL,
   input_tokens       INTEGER NOT NULL,
@@ -326,7 +325,6 @@ CREATE TABLE usage (
   cost_micro_usd     INTEGER            -- null if the price is unknown
 ) STRICT;
 CREATE INDEX usage_run ON usage (run);
-CREATE INDEX usage_root ON usage (root);
 CREATE INDEX usage_at ON usage (at);
 
 -- Idempotency keys of submissions, and the ids of the runs that were created.

@@ -21,7 +21,7 @@ use longhaul_core::policy::rule::{
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DeleteRunsOutcome, DueOutboxMessage, DueTimer, GlobalJournalPage,
-    GlobalSeq, InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery,
+    GlobalSeq, InboxRunCounts, LaneRow, RecordStore, RepairedRowCounts, UsageQuery, UsageSum,
     WorkerRow,
 };
 use longhaul_core::port::store::{RunCounts, StoreError};
@@ -229,8 +229,8 @@ impl RecordStore for SqliteStore {
             .await
     }
 
-    async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError> {
-        self.run_query(move |tx| usage::usage_by_model(tx, query)).await
+    async fn usage_sums(&self, query: UsageQuery) -> Result<Vec<UsageSum>, StoreError> {
+        self.run_query(move |tx| usage::usage_sums(tx, query)).await
     }
 
     async fn find_lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {

@@ -231,7 +231,6 @@ pub(crate) struct SlotWait {
 #[derive(Debug, Clone)]
 pub(crate) struct UsageEntry {
     pub(crate) run: RunId,
-    pub(crate) root: RunId,
     pub(crate) at: Timestamp,
     pub(crate) row: UsageRow,
 }

@@ -26,7 +26,7 @@ use longhaul_core::port::auth::{
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DeleteRunsOutcome, DueOutboxMessage, DueTimer, GlobalJournalPage,
-    GlobalSeq, InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery,
+    GlobalSeq, InboxRunCounts, LaneRow, RecordStore, RepairedRowCounts, UsageQuery, UsageSum,
     WorkerRow,
 };
 use longhaul_core::port::store::{
@@ -254,8 +254,8 @@ impl RecordStore for MemStore {
         })
     }
 
-    async fn usage_by_model(&self, query: UsageQuery) -> StoreResult<Vec<ModelUsage>> {
-        Ok(self.read_tx(|tx| tx.tables.usage_by_model(query)))
+    async fn usage_sums(&self, query: UsageQuery) -> StoreResult<Vec<UsageSum>> {
+        Ok(self.read_tx(|tx| tx.tables.usage_sums(query)))
     }
 
     async fn find_lane(&self, lane: &LaneKey) -> StoreResult<Option<LaneRow>> {

@@ -24,7 +24,7 @@ use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
     BudgetAccount, ChangedRuns, DeleteRunsOutcome, DueOutboxMessage, DueTimer, GlobalJournalPage,
-    GlobalSeq, InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery,
+    GlobalSeq, InboxRunCounts, LaneRow, RecordStore, RepairedRowCounts, UsageQuery, UsageSum,
     WorkerRow,
 };
 use longhaul_core::port::store::{
@@ -280,8 +280,8 @@ impl RecordStore for YieldingStore {
         yield_around(self.records.set_cap_limit(change)).await
     }
 
-    async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError> {
-        yield_around(self.records.usage_by_model(query)).await
+    async fn usage_sums(&self, query: UsageQuery) -> Result<Vec<UsageSum>, StoreError> {
+        yield_around(self.records.usage_sums(query)).await
     }
 
     async fn find_lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
