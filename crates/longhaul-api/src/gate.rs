@@ -2,9 +2,10 @@
 //! answers to gates in requests.
 
 use longhaul_core::form::Form;
-use longhaul_core::id::{GateId, RuleId, RunId, Seq};
+use longhaul_core::id::{CallId, GateId, RuleId, RunId, Seq};
 use longhaul_core::output_reference::OutputReference;
 use longhaul_core::policy::effect_facts::{EffectFacts, NOT_KNOWN};
+use longhaul_core::policy::effect_key::EffectKeyState;
 use longhaul_core::policy::gate::{
     Answer, AnswerScope, GateDecision, GateKind, GateStatus, GateTimeoutAction, RecordedAnswer,
     RulePattern,
@@ -85,8 +86,51 @@ pub struct GateView {
     pub raised_at: Timestamp,
     /// Tags of the gate, for searching.
     pub tags: Vec<String>,
+    /// Agent of the run. `None` in the response to an answer, and if the run no longer exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// First words of the run's task. `None` like `agent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// Tags of the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub run_tags: Vec<String>,
+    /// Call that has the effect key of the call at an open gate, so that approving changes nothing.
+    /// `None` if the key is free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_taken: Option<TakenKeyView>,
     /// Answers to the gate so far, in order.
     pub answers: Vec<AnswerView>,
+}
+
+/// Call of another run, or an earlier call, that has the effect key of a call at a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = TakenKey)]
+pub struct TakenKeyView {
+    /// Run of the call that has the key.
+    pub run: RunId,
+    /// Id of the call that has the key.
+    pub call: CallId,
+    /// What is known about that call: `held` while it runs, `done` or `unknown`.
+    pub state: EffectKeyState,
+}
+
+impl TakenKeyView {
+    /// Returns what the taken key means for an approver.
+    pub fn explanation(&self) -> String {
+        let Self { run, state, .. } = self;
+        match state {
+            EffectKeyState::Done => {
+                format!("already done by {run}; approving changes nothing")
+            }
+            EffectKeyState::Held => {
+                format!("being done by {run}; if that succeeds, approving changes nothing")
+            }
+            EffectKeyState::Unknown => {
+                format!("perhaps done by {run}, whose call has an unknown outcome")
+            }
+        }
+    }
 }
 
 impl GateView {
@@ -104,7 +148,8 @@ impl GateView {
             None => Vec::new(),
         };
         let key = self.key.iter().map(|key| ("Key", key.clone()));
-        key.chain(facts).collect()
+        let taken = self.key_taken.iter().map(|taken| ("Note", taken.explanation()));
+        key.chain(taken).chain(facts).collect()
     }
 
     /// Returns the values that the input takes from outputs of earlier calls: for each value a

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::run::RunBriefView;
+use crate::run_list::RunBriefView;
 use crate::task::deserialize_timestamp;
 
 /// An inbox with the number of its tasks.

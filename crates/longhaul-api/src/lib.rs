@@ -18,6 +18,7 @@ pub mod path;
 pub mod problem;
 pub mod query;
 pub mod run;
+pub mod run_list;
 pub mod sandbox;
 pub mod schedule;
 pub mod spend;

@@ -24,12 +24,13 @@ use crate::operation::{BodyKind, Content, EmptyBody, Method, NoFilter, NoQuery, 
 use crate::path::{AgentParam, CapParam, ChainParam, ScheduleParam};
 use crate::query::{
     AgentStatsQuery, EventStreamQuery, EventsQuery, FilesQuery, GatesQuery, InboxesQuery,
-    LanesQuery, RulesQuery, RunsQuery, SandboxesQuery, ThreadQuery,
+    LanesQuery, RulesQuery, RunsQuery, SandboxesQuery, SpendQuery, ThreadQuery,
 };
-use crate::run::{CancelBody, FreeKeyBody, ResumeBody, RunBriefView, RunList, RunView};
+use crate::run::{CancelBody, FreeKeyBody, ResumeBody, RunView};
+use crate::run_list::{DeletedRunView, RunBriefView, RunCountsView, RunList};
 use crate::sandbox::{SandboxExecBody, SandboxExecView, SandboxView};
 use crate::schedule::{NewScheduleBody, ScheduleView};
-use crate::spend::{RaiseCapBody, SpendCapView};
+use crate::spend::{RaiseCapBody, SpendCapView, SpendView};
 use crate::steer::{SteerBody, SteerChange, SteerReceipt, SteerView};
 use crate::task::{BatchView, NewBatchBody, Task};
 use crate::transcript::{
@@ -114,8 +115,11 @@ operations! {
             201 "The new run; it is on disk",
             200 "The run to which the task was added as a message, because its lane is busy"
         }
-        /// Lists runs, newest first.
+        /// Lists runs, newest first: those that somebody has submitted, and of each chain the newest
+        /// run.
         LIST_RUNS = Get "/v1/runs", Viewer, query RunsQuery => RunList { 200 "A page of runs" }
+        /// Counts all runs of the store, and sums up what they have cost.
+        COUNT_RUNS = Get "/v1/runs/counts", Viewer => RunCountsView { 200 "The counts" }
         /// Creates a batch of runs: all of them or none.
         SUBMIT_BATCH = Post once "/v1/runs/batch", Operator; Required NewBatchBody => BatchView {
             201 "The new batch; its runs are on disk"
@@ -124,6 +128,11 @@ operations! {
         SHOW_BATCH = Get "/v1/batches/{id}", Viewer, at BatchId => BatchView { 200 "The batch" }
         /// Shows one run.
         SHOW_RUN = Get "/v1/runs/{id}", Viewer, at RunId => RunView { 200 "The run" }
+        /// Deletes an ended run with its child runs, the other runs of its chain, and the notes that
+        /// these runs wrote. What other runs use is kept.
+        DELETE_RUN = Delete "/v1/runs/{id}", Admin, at RunId => DeletedRunView {
+            200 "What was deleted and what is kept"
+        }
         /// Shows the conversation of a run with the model.
         SHOW_TRANSCRIPT = Get "/v1/runs/{id}/transcript", Viewer, at RunId => TranscriptView {
             200 "The conversation"
@@ -360,9 +369,10 @@ operations! {
             => ClearedThreadView { 200 "The number of deleted messages" }
     }
     "spend" "Spend caps: money, tokens and runs per day, week or month" {
-        /// Lists the spend caps, each with the usage counted in its current window.
-        LIST_SPEND = Get "/v1/spend", Viewer, query NoFilter => List<SpendCapView> {
-            200 "All spend caps"
+        /// Lists the spend caps, each with the usage counted in its current window, and sums up all
+        /// usage by day, agent and model.
+        LIST_SPEND = Get "/v1/spend", Viewer, query SpendQuery => SpendView {
+            200 "All spend caps and the usage"
         }
         /// Raises a spend cap until its current window ends. Runs that wait because of the cap
         /// continue.

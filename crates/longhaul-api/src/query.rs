@@ -1,8 +1,12 @@
 //! Query parameters of operations, one type per operation.
 
-use longhaul_core::id::{AgentName, GateId, InboxName, LaneKey, RuleId, RunId, SandboxId, Seq};
+use longhaul_core::id::{
+    AgentName, GateId, InboxName, LaneKey, ResourceKey, RuleId, RunId, SandboxId, Seq, ThreadKey,
+};
 use longhaul_core::policy::gate::GateStatus;
+use longhaul_core::port::store::{RunFilter, RunSort};
 use longhaul_core::status::Status;
+use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
@@ -55,6 +59,10 @@ pub struct RunsQuery {
     /// Only runs with this status; may be repeated
     #[param(inline, value_type = Option<Vec<Status>>)]
     pub status: Vec<Status>,
+    /// Only runs that wait for this reason, such as `approval`, or failed with this error code; may
+    /// be repeated
+    #[param(value_type = Option<Vec<String>>)]
+    pub reason: Vec<String>,
     /// Only runs of this agent
     #[param(value_type = Option<String>, min_length = 1, max_length = 256)]
     pub agent: Option<AgentName>,
@@ -64,6 +72,35 @@ pub struct RunsQuery {
     /// Only runs of this inbox
     #[param(value_type = Option<String>, min_length = 1, max_length = 256)]
     pub inbox: Option<InboxName>,
+    /// Only runs of this thread
+    #[param(value_type = Option<String>, min_length = 1, max_length = 256)]
+    pub thread: Option<ThreadKey>,
+    /// Only runs about this resource
+    #[param(value_type = Option<String>, min_length = 1, max_length = 256)]
+    pub resource: Option<ResourceKey>,
+    /// Only runs with this tag
+    #[param(min_length = 1, max_length = 256)]
+    pub tag: Option<String>,
+    /// Only runs whose task contains this text; upper and lower case are the same, and only the
+    /// first 4,000 characters of a task are searched
+    #[param(min_length = 1, max_length = 256)]
+    pub search: Option<String>,
+    /// Only runs submitted at this time or later
+    #[param(inline)]
+    pub since: Option<Timestamp>,
+    /// Only runs submitted before this time
+    #[param(inline)]
+    pub until: Option<Timestamp>,
+    /// Only runs that need a person: they wait for an answer, for help or for a higher budget, or
+    /// they have failed and were not retried
+    #[param(value_type = Option<bool>)]
+    pub mine: bool,
+    /// Also child runs, and of each chain all runs. Implied by `root`, `parent` and `mine`
+    #[param(value_type = Option<bool>)]
+    pub all_runs: bool,
+    /// Order of the list; `created` if absent
+    #[param(inline)]
+    pub sort: Option<RunSort>,
     /// Only this run and its descendants
     #[param(inline)]
     pub root: Option<RunId>,
@@ -79,6 +116,53 @@ pub struct RunsQuery {
     /// Return short `RunBrief` entries, for long lists
     #[param(value_type = Option<bool>)]
     pub brief: bool,
+}
+
+/// Maximum number of characters of a text in a filter.
+const TEXT_CHARS_MAX: usize = 256;
+
+/// Maximum number of reasons in a filter.
+const REASONS_MAX: usize = 32;
+
+/// Fails if a text or a list is too long. The error says which one.
+impl TryFrom<RunsQuery> for RunFilter {
+    type Error = String;
+
+    fn try_from(query: RunsQuery) -> Result<Self, String> {
+        let texts = [("tag", &query.tag), ("search", &query.search)];
+        let texts = texts.into_iter().flat_map(|(name, text)| Some(name).zip(text.as_ref()));
+        let reasons = query.reason.iter().map(|reason| ("reason", reason));
+        for (name, text) in texts.chain(reasons) {
+            if !(1..=TEXT_CHARS_MAX).contains(&text.chars().count()) {
+                return Err(format!("`{name}` must have 1 to {TEXT_CHARS_MAX} characters"));
+            }
+        }
+        if query.reason.len() > REASONS_MAX {
+            return Err(format!("`reason` may be given at most {REASONS_MAX} times"));
+        }
+        let is_tree = query.root.is_some() || query.parent.is_some();
+        Ok(Self {
+            statuses: query.status,
+            reasons: query.reason,
+            agent: query.agent,
+            lane: query.lane,
+            inbox: query.inbox,
+            thread: query.thread,
+            resource: query.resource,
+            tag: query.tag,
+            search: query.search,
+            since: query.since,
+            until: query.until,
+            not_retried: false,
+            roots_only: !query.all_runs && !query.mine && !is_tree,
+            needs_person: query.mine,
+            root: query.root,
+            parent: query.parent,
+            sort: query.sort.unwrap_or_default(),
+            after: query.after,
+            limit: query.limit.unwrap_or_default(),
+        })
+    }
 }
 
 /// Filter of a list of gates.
@@ -197,6 +281,15 @@ pub struct AgentStatsQuery {
     /// Length of the window, such as `24h`; default: `7d`
     #[param(min_length = 1)]
     pub window: Option<String>,
+}
+
+/// Time since which usage is summed up.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+pub struct SpendQuery {
+    /// Sum up model calls at this time or later; default: the last 7 days
+    #[param(inline)]
+    pub since: Option<Timestamp>,
 }
 
 /// Number of messages of a thread.

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use crate::sandbox::RunSandboxView;
 use longhaul_core::chain::{ChainRow, ChainStatus};
 use longhaul_core::change::LateToolResult;
-use longhaul_core::event::environment::{GradingVerdict, OutcomeGraded};
+use longhaul_core::event::environment::{GradingVerdict, OutcomeGraded, ProgressReported};
 use longhaul_core::id::{BatchId, CallId, GateId, RunId};
 use longhaul_core::policy::budget::{Budget, BudgetPatch, BudgetRaise};
-use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::status::{ResultApprovalAnswer, RunError, Status};
 use longhaul_core::time::{Millis, Timestamp};
@@ -102,6 +101,9 @@ pub struct RunView {
     pub links: Option<RawJson>,
     /// Tags of the run, for searching.
     pub tags: Vec<String>,
+    /// Progress that the agent reported last. `None` if it has reported none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<ProgressView>,
     /// Id of the run that started this run. `None` for a root run.
     pub parent: Option<RunId>,
     /// Id of the root of the tree of runs that this run belongs to. A root run has its own id here.
@@ -203,84 +205,20 @@ impl From<&ChainRow> for RunChainView {
     }
 }
 
-/// Short form of a run for lists, without data for which the journal would have to be read.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[schema(as = RunBrief)]
-pub struct RunBriefView {
-    /// Id of the run.
-    pub id: RunId,
-    /// Name of the run's agent.
-    pub agent: String,
-    /// Status of the run, such as running, waiting or completed.
-    pub status: Status,
-    /// Reason for the status, for example what the run waits for.
-    pub reason: Option<String>,
-    /// What the run does now, in a few words.
-    pub now: String,
-    /// Number of turns that the run has completed.
-    pub turns: u32,
-    /// Cost of the run so far in US dollars. `None` means that the price is not known.
-    pub cost_usd: Option<f64>,
-    /// Total time of the model calls, tool calls and context fetches of the run, in milliseconds.
-    pub active_ms: u64,
-    /// Run that started this run. `None` for a root run.
-    pub parent: Option<RunId>,
-    /// Chain that this run is a step of. `None` if the run belongs to no chain.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chain: Option<RunChainView>,
-    /// Lane of the run. Runs of one lane execute one at a time.
-    pub lane: Option<String>,
-    /// Inbox in which the run was queued.
-    pub inbox: String,
-    /// Sequence number of the last entry in the run's journal.
-    pub last_seq: u64,
-    /// Time at which the run was submitted.
-    pub created_at: Timestamp,
-    /// Time at which the run ended. `None` means that it has not ended.
-    pub finished_at: Option<Timestamp>,
+/// Progress that an agent has reported with `report_progress`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Progress)]
+pub struct ProgressView {
+    /// Progress in percent, from 0 to 100.
+    pub percent: u8,
+    /// Description of the progress, written by the agent.
+    pub message: String,
 }
 
-impl RunBriefView {
-    /// Builds the short form of a run from its row in the store. `current_activity`
-    /// describes what the run does now.
-    pub fn brief_view_of_row(row: &RunRow, current_activity: String) -> Self {
-        Self {
-            id: row.id,
-            agent: row.agent.to_string(),
-            status: row.status,
-            reason: row.reason.clone(),
-            now: current_activity,
-            turns: row.turns,
-            cost_usd: row.cost.map(micro_usd_to_usd),
-            active_ms: row.active.0,
-            parent: row.parent,
-            chain: row.chain.as_ref().map(RunChainView::from),
-            lane: row.lane.as_ref().map(ToString::to_string),
-            inbox: row.inbox.to_string(),
-            last_seq: row.last_seq.0,
-            created_at: row.created_at,
-            finished_at: row.finished_at,
-        }
+impl From<&ProgressReported> for ProgressView {
+    fn from(reported: &ProgressReported) -> Self {
+        Self { percent: reported.percent, message: reported.message.clone() }
     }
-}
-
-/// A page of runs.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct RunList {
-    /// Runs of this page, newest first. With `brief` they have the short form `RunBrief`.
-    pub data: Vec<FullOrBriefRun>,
-    /// Value of the `after` parameter for the next page. `None` means that this is the last page.
-    pub next: Option<String>,
-}
-
-/// A run in full or in short form.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(untagged)]
-pub enum FullOrBriefRun {
-    /// All fields of the run.
-    Full(Box<RunView>),
-    /// Short form of the run, for lists.
-    Brief(Box<RunBriefView>),
 }
 
 /// Result of a run that has completed.

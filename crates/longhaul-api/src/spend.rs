@@ -3,18 +3,66 @@
 use std::fmt;
 
 use longhaul_core::policy::spend_cap::CapUnit;
+use longhaul_core::port::records::UsageSum;
 use longhaul_core::time::Timestamp;
 use longhaul_core::usage::MicroUsd;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::run::micro_usd_to_usd;
+use crate::run::{UsageView, micro_usd_to_usd};
 
 /// Maximum value of a spend cap's limit in dollars.
 const USD_MAX: f64 = 1e9;
 
 /// Maximum value of a spend cap's limit in tokens or runs: 2^50.
 const COUNT_MAX: u64 = 1 << 50;
+
+/// The spend caps, and what model calls have used by day, agent and model.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = Spend)]
+pub struct SpendView {
+    /// All spend caps.
+    pub data: Vec<SpendCapView>,
+    /// Always `None`: the list of caps has one page.
+    pub next: Option<String>,
+    /// Usage by day, agent and model, the newest day first. Runs that have not ended are included,
+    /// deleted runs are not.
+    pub usage: Vec<UsageSumView>,
+}
+
+/// Token usage and cost of one agent with one model on one day.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = UsageSum)]
+pub struct UsageSumView {
+    /// Start of the day, in UTC.
+    pub day: Timestamp,
+    /// Name of the agent.
+    pub agent: String,
+    /// Model, as `provider/model`.
+    pub model: String,
+    /// Number of model calls.
+    pub calls: u64,
+    /// Tokens used by the calls.
+    pub usage: UsageView,
+    /// Cost of the calls with a known price, in US dollars.
+    pub cost_usd: f64,
+    /// Number of calls whose price is unknown.
+    pub unpriced: u64,
+}
+
+impl From<UsageSum> for UsageSumView {
+    fn from(sum: UsageSum) -> Self {
+        Self {
+            day: sum.day,
+            agent: sum.agent.to_string(),
+            model: sum.model,
+            calls: sum.calls,
+            usage: sum.usage.into(),
+            cost_usd: micro_usd_to_usd(sum.cost),
+            unpriced: sum.unpriced,
+        }
+    }
+}
 
 /// A spend cap (limit on money, tokens or runs per day, week or month), with what it has counted in
 /// its current window.

@@ -195,7 +195,7 @@ async fn run_continuation_text(
 }
 
 /// Returns what the gate is about: the tool call with its input, or the question.
-fn gate_summary_text(gate: &GateView) -> String {
+pub(crate) fn gate_summary_text(gate: &GateView) -> String {
     let summary = match (&gate.tool, &gate.input) {
         (Some(tool), Some(input)) => first_line(&format!("{tool} {}", input.as_str())),
         (Some(_), None) | (None, _) => first_line(&gate.ask),

@@ -1,13 +1,17 @@
-//! `longhaul approve`: approves exactly the tool call that was shown.
+//! `longhaul approve`: approves exactly the tool calls that were shown.
 //!
 //! Invariant: a gate is never approved only because nobody could be asked.
 
 use clap::Args;
 use clap::builder::{PossibleValue, TypedValueParser};
 use longhaul_api::gate::GateView;
-use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, has_submit_again_tag};
+use longhaul_core::policy::gate::{
+    Answer, AnswerScope, GateDecision, GateStatus, has_submit_again_tag,
+};
 
 use crate::answer::{DIGEST_CHARS, new_answer, parse_json_option, send_answer, short_gate_digest};
+use crate::approve_many::{GateFilterArgs, approve_all, is_approvable, step_through};
+use crate::client::connect::with_client;
 use crate::error::{CliError, fail};
 use crate::exit::Exit;
 use crate::form_prompt::answer_command;
@@ -16,7 +20,10 @@ use crate::gate_card::{self, gate_card};
 use crate::{output, resolve, sanitize};
 
 const EXAMPLES: &str = "Examples:
-  longhaul approve @last                               shows the call and asks
+  longhaul approve                                     shows what waits, one after another
+  longhaul approve @last                               the newest run that asks
+  longhaul approve 7k3qv9 m2x4ta                       several, after one question
+  longhaul approve --agent refunds --tool pay          all that match, after one question
   longhaul approve gate_01k3rzc --note \"squash, please\"
   longhaul approve gate_01k3rzc --digest 9f2c41aa      in a script: only what was seen
   longhaul approve gate_01k3rzc --yes                  in a script: without checking
@@ -29,13 +36,16 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ApproveCommand {
-    /// The gate to approve, or a run with exactly one open gate
+    /// Gates to approve, or runs with exactly one open gate. Without any, and without a filter, all
+    /// open approvals are shown one after another
     #[arg(value_name = "RUN|GATE")]
-    gate: String,
+    gates: Vec<String>,
+    #[command(flatten)]
+    filter: GateFilterArgs,
     /// Digest of the gate that was shown: the whole digest, or at least its first 8 characters
     #[arg(long, conflicts_with = "yes")]
     digest: Option<String>,
-    /// Approve without showing the gate and without asking
+    /// Approve without showing the gates and without asking
     #[arg(long)]
     yes: bool,
     /// Calls that the approval covers
@@ -70,7 +80,59 @@ fn scope_parser() -> impl TypedValueParser<Value = AnswerScope> {
 
 impl ApproveCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        resolve::with_resolved_gate(&self.gate, async |client, gate| {
+        match (self.gates.as_slice(), self.filter.is_empty()) {
+            ([gate], true) => self.approve_one(gate),
+            ([], true) => self.check_single().and_then(|()| with_client(step_through)),
+            (_, true) | ([], false) => self.check_single().and_then(|()| self.approve_several()),
+            (_, false) => {
+                let message = "gates are either named or selected by a filter";
+                fail(message, "approve what matches", "longhaul approve --agent NAME --tool NAME")
+            }
+        }
+    }
+
+    /// Fails if an option is given that makes sense for one gate only.
+    fn check_single(&self) -> anyhow::Result<()> {
+        let is_bare = self.gates.is_empty() && self.filter.is_empty();
+        let option = match () {
+            () if self.digest.is_some() => "--digest",
+            () if self.edit.is_some() => "--edit",
+            () if is_bare && self.yes => "--yes",
+            () if is_bare && self.scope != AnswerScope::Once => "--for",
+            () => return Ok(()),
+        };
+        let message = format!("{option} needs the gate to approve");
+        fail(message, "what waits for an answer", "longhaul gates")
+    }
+
+    fn approve_several(&self) -> anyhow::Result<Exit> {
+        with_client(async |client| {
+            let mut gates = Vec::new();
+            for id in &self.gates {
+                let gate = resolve::resolve_gate_by_gate_or_run_id(client, id).await?;
+                check_gate_approvable(&gate)?;
+                if gates.iter().all(|other: &GateView| other.id != gate.id) {
+                    gates.push(gate);
+                }
+            }
+            if self.gates.is_empty() {
+                gates = self.filter.load_gates(client, Some(GateStatus::Open), None).await?;
+                gates.retain(is_approvable);
+            }
+            if gates.is_empty() {
+                output::eprint_line("No open approval matches.   What waits: longhaul gates");
+                return Ok(Exit::Done);
+            }
+            let payload = self.payload.as_deref();
+            let payload = payload.map(|json| parse_json_option("--payload", json)).transpose()?;
+            let (scope, note) = (self.scope, self.note.clone());
+            let answer = Answer { scope, note, payload, ..new_answer(GateDecision::Approve) };
+            approve_all(client, gates, (&answer, self.yes, self.json)).await
+        })
+    }
+
+    fn approve_one(&self, gate: &str) -> anyhow::Result<Exit> {
+        resolve::with_resolved_gate(gate, async |client, gate| {
             check_gate_approvable(&gate)?;
             let decision = match &self.edit {
                 Some(edit) => GateDecision::Edit(parse_json_option("--edit", edit)?),
@@ -130,10 +192,10 @@ impl ApproveCommand {
 }
 
 fn check_gate_approvable(gate: &GateView) -> anyhow::Result<()> {
-    let decisions = &gate.decisions;
-    if decisions.iter().any(|decision| decision == "approve") {
+    if is_approvable(gate) {
         return Ok(());
     }
+    let decisions = &gate.decisions;
     let id = gate.id;
     let question = sanitize::sanitize_line(&gate.ask);
     let message = format!(

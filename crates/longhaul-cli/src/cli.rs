@@ -10,8 +10,9 @@ use crate::exit::Exit;
 use crate::table::JsonArgs;
 use crate::{
     agents, answer, approve, batch, chains, chaos, config, db, demo, diff, doctor, error, export,
-    fork, gates, inbox, keys, lanes, log, ls, mcp, memory, mock_model, models, output, rules, run,
-    run_commands, sandboxes, schedules, server, show, spend, steer, submit, trust, watch, worker,
+    fork, gates, inbox, keys, lanes, log, ls, mcp, memory, mock_model, models, output, rm, rules,
+    run, run_commands, sandboxes, schedules, server, show, spend, steer, submit, trust, watch,
+    worker,
 };
 
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
@@ -73,6 +74,8 @@ commands! {
     Steer(steer::SteerRunCommand),
     #[command(flatten)]
     Runs(run_commands::RunsCommand),
+    /// Deletes ended runs with their child runs and notes
+    Rm(rm::RemoveRunsCommand),
     /// Goes on from any turn of a run in a new run, perhaps with another model or an edited message
     Fork(fork::ForkRunCommand),
     /// Compares two runs turn by turn, or shows the files that a run has changed in its sandbox

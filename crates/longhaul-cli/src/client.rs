@@ -18,7 +18,8 @@ use longhaul_api::operations::{
 };
 use longhaul_api::problem::Problem;
 use longhaul_api::query::{GatesQuery, PagedQuery, RunsQuery};
-use longhaul_api::run::{RunBriefView, RunView};
+use longhaul_api::run::RunView;
+use longhaul_api::run_list::RunBriefView;
 use longhaul_api::steer::{SteerBody, SteerReceipt, SteerView};
 use longhaul_api::task::Task;
 use longhaul_api::transcript::RunExplanation;

@@ -7,7 +7,8 @@ use std::io::IsTerminal as _;
 
 use longhaul_api::client::events::{EventStream, EventStreamItem};
 use longhaul_api::query::RunsQuery;
-use longhaul_api::run::{RunBriefView, RunView};
+use longhaul_api::run::RunView;
+use longhaul_api::run_list::RunBriefView;
 use longhaul_api::transcript::RunExplanation;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;

@@ -11,6 +11,9 @@ use serde_json::Value;
 
 use crate::sanitize;
 
+/// Number of characters of a short id.
+const SHORT_ID_CHARS: usize = 6;
+
 /// Formats a duration with its two largest units, such as hours and minutes.
 pub(crate) fn format_duration(duration: Millis) -> String {
     let seconds = duration.0 / 1_000;
@@ -21,6 +24,22 @@ pub(crate) fn format_duration(duration: Millis) -> String {
         3_600..86_400 => format!("{}h {:02}m", seconds / 3_600, seconds / 60 % 60),
         _ => format!("{}d {:02}h", seconds / 86_400, seconds / 3_600 % 24),
     }
+}
+
+/// Formats an age in a few characters, such as `3m`.
+pub(crate) fn format_age(age: Millis) -> String {
+    let seconds = age.0 / 1_000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..86_400 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Returns the last characters of an id, which commands accept instead of the whole id.
+pub(crate) fn short_id(id: &str) -> &str {
+    id.get(id.len().saturating_sub(SHORT_ID_CHARS)..).unwrap_or(id)
 }
 
 /// Parses a duration from the command line, such as `50ms`.
@@ -109,6 +128,11 @@ mod tests {
             (187_200_000, "2d 04h"),
         ] {
             assert_eq!(format_duration(Millis(millis)), expected);
+        }
+        for (millis, expected) in
+            [(0, "0s"), (61_000, "1m"), (7_300_000, "2h"), (90_000_000_000, "1041d")]
+        {
+            assert_eq!(format_age(Millis(millis)), expected);
         }
         for (usd, expected) in
             [(None, "?"), (Some(0.0), "$0.00"), (Some(0.0042), "$0.0042"), (Some(4.184), "$4.18")]

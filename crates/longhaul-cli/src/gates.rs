@@ -3,35 +3,40 @@
 
 use clap::{Args, Subcommand};
 use longhaul_api::gate::{AnswerView, GateView};
-use longhaul_api::operations::LIST_GATES;
-use longhaul_api::query::GatesQuery;
 use longhaul_core::policy::gate::{Answer, GateDecision, GateStatus, has_submit_again_tag};
 use longhaul_core::time::Timestamp;
 
 use crate::answer::{new_answer, parse_json_option, send_answer};
+use crate::approve_many::GateFilterArgs;
 use crate::client::Client;
 use crate::client::connect::{with_client, with_client_if_any};
 use crate::event_printer::{first_line, format_time_of_day};
+use crate::fitted_table::{self, FittedColumn};
 use crate::form_prompt::answer_command;
-use crate::format::format_duration;
+use crate::format::{format_age, short_id};
 use crate::gate_card::{self, gate_card};
 use crate::table::{self, ListOr, TableCell};
 use crate::{output, resolve, sanitize};
 
-/// Maximum number of gates that are listed.
-const GATES_MAX: usize = 1_000;
-
-/// Maximum number of characters of a gate's question in the list.
-const ASK_CHARS: usize = 60;
+const COLUMNS: &[FittedColumn] = &[
+    FittedColumn { title: "AGE", width_min: 4, drop_rank: 3 },
+    FittedColumn { title: "EXPIRES", width_min: 7, drop_rank: 4 },
+    FittedColumn { title: "GATE", width_min: 6, drop_rank: 0 },
+    FittedColumn { title: "AGENT", width_min: 8, drop_rank: 1 },
+    FittedColumn { title: "TASK", width_min: 10, drop_rank: 2 },
+    FittedColumn { title: "RUN", width_min: 6, drop_rank: 5 },
+    FittedColumn { title: "ASKS", width_min: 10, drop_rank: 0 },
+];
 
 pub(crate) const EXAMPLES: &str = "Examples:
   longhaul gates                        what waits for you, oldest first
+  longhaul gates --agent refunds --tool pay
   longhaul gates --run @last --all      all gates of a run, answered ones too
   longhaul gates show gate_01k3rzc      the exact call or question
   longhaul gates show gate_01k3rzc --json | jq -r .digest
   longhaul gates complete gate_01k3rzc --payload '{\"build\": 7}'   what it waits for has happened
 
-Decide: longhaul approve GATE, longhaul reject GATE, longhaul answer GATE TEXT";
+Decide: longhaul approve [GATE...], longhaul reject GATE, longhaul answer GATE TEXT";
 
 /// Arguments of `longhaul gates`.
 pub(crate) type GatesCommand = ListOr<ListGatesCommand, GatesSubcommand>;
@@ -71,9 +76,8 @@ pub(crate) struct ListGatesCommand {
     /// List only gates of this run
     #[arg(long)]
     run: Option<String>,
-    /// List only gates with this tag
-    #[arg(long)]
-    tag: Option<String>,
+    #[command(flatten)]
+    filter: GateFilterArgs,
     /// Also list answered, expired and withdrawn gates
     #[arg(long)]
     all: bool,
@@ -113,13 +117,22 @@ impl ListGatesCommand {
             Some(_) => with_client(load)?,
             None => with_client_if_any(load)?.unwrap_or_default(),
         };
-        let titles = ["AGE", "EXPIRES", "RUN", "GATE", "ASKS"];
-        let note = "Nothing waits for you.   All runs: longhaul ls";
-        table::show_list(self.json, &gates, (&titles, note), |gate| gate_row(gate, now))?;
-        if !self.json && gates.iter().any(|gate| gate.status == GateStatus::Open) {
-            output::eprint_line(
-                "Show: longhaul gates show GATE    Decide: longhaul approve GATE | reject GATE | answer GATE TEXT | gates complete GATE",
-            );
+        if self.json {
+            return output::print_json_list(&gates);
+        }
+        if gates.is_empty() {
+            output::eprint_line("Nothing waits for you.   All that needs you: longhaul ls --mine");
+            return Ok(());
+        }
+        let is_terminal = fitted_table::terminal_width(std::io::stdout()).is_some();
+        let rows = gates.iter().map(|gate| gate_row(gate, now, is_terminal));
+        fitted_table::print_fitted_table(COLUMNS, rows.collect())?;
+        if gates.iter().any(|gate| gate.status == GateStatus::Open) {
+            let commands = [
+                "Show: longhaul gates show GATE",
+                "Decide: longhaul approve [GATE...] | reject GATE | answer GATE TEXT | gates complete GATE",
+            ];
+            fitted_table::eprint_parts(&commands.map(str::to_owned));
         }
         Ok(())
     }
@@ -134,25 +147,28 @@ impl ListGatesCommand {
             None => None,
         };
         let status = (!self.all).then_some(GateStatus::Open);
-        let query = GatesQuery { run, status, tag: self.tag.clone(), ..GatesQuery::default() };
-        let mut gates = client.list(LIST_GATES, query, GATES_MAX).await?;
-        // The gate that has waited longest comes first.
-        gates.reverse();
-        Ok(gates)
+        self.filter.load_gates(client, status, run).await
     }
 }
 
-fn gate_row(gate: &GateView, now: Timestamp) -> Vec<TableCell> {
+/// Returns the table row of a gate. At a terminal, ids are short.
+fn gate_row(gate: &GateView, now: Timestamp, is_terminal: bool) -> Vec<TableCell> {
     let expiry = match (gate.status, gate.deadline) {
         (GateStatus::Open, None) => "never".to_owned(),
-        (GateStatus::Open, Some(deadline)) => format_duration(deadline.duration_since(now)),
+        (GateStatus::Open, Some(deadline)) => format_age(deadline.duration_since(now)),
         (GateStatus::Answered, _) => "answered".to_owned(),
         (GateStatus::Expired, _) => "expired".to_owned(),
         (GateStatus::Withdrawn, _) => "withdrawn".to_owned(),
     };
-    let age = format_duration(now.duration_since(gate.raised_at));
-    let ask = TableCell::new(first_line(&gate.ask)).with_max_chars(ASK_CHARS);
-    table::row(&[&age, &expiry, &gate.run, &gate.id, &ask])
+    let age = format_age(now.duration_since(gate.raised_at));
+    let (id, run) = (gate.id.to_string(), gate.run.to_string());
+    let ids = [&id, &run].map(|id| if is_terminal { short_id(id) } else { id });
+    let [agent, task] = [&gate.agent, &gate.task].map(|text| text.as_deref().unwrap_or_default());
+    let ask = match gate.key_taken {
+        Some(taken) => format!("{} ({})", first_line(&gate.ask), taken.explanation()),
+        None => first_line(&gate.ask),
+    };
+    table::row(&[&age, &expiry, &ids[0], &agent, &task, &ids[1], &ask])
 }
 
 fn show_gate(id: &str, json: bool) -> anyhow::Result<()> {

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use longhaul_api::inbox::{InboxDetailView, InboxView, NewTaskBody};
 use longhaul_api::operations::{LIST_INBOXES, POST_TASK, SHOW_INBOX};
 use longhaul_api::query::InboxesQuery;
-use longhaul_api::run::RunBriefView;
+use longhaul_api::run_list::RunBriefView;
 use longhaul_core::id::InboxName;
 use longhaul_core::time::Timestamp;
 use serde_json::Value;

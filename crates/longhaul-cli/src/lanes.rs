@@ -73,7 +73,8 @@ fn print_lanes(output: &JsonArgs) -> anyhow::Result<()> {
 impl LaneArgs {
     fn show(&self) -> anyhow::Result<()> {
         let status = Status::ALL.into_iter().filter(|status| !status.is_terminal()).collect();
-        let query = RunsQuery { lane: Some(self.lane.clone()), status, ..RunsQuery::default() };
+        let lane = Some(self.lane.clone());
+        let query = RunsQuery { lane, status, all_runs: true, ..RunsQuery::default() };
         with_client(async |client| {
             let lane = client.send(SHOW_LANE.at(self.lane.clone())).await?;
             output::show_text(self.json, &lane, describe_lane)?;

@@ -42,6 +42,15 @@ impl StatusLabel {
         Self { text: format!("{symbol} {}{detail}", status.as_str()), tone }
     }
 
+    /// Returns the label with the whole reason: why the run waits, or the error code of a failed run.
+    pub(crate) fn with_reason(status: Status, reason: Option<&str>, code: Option<&str>) -> Self {
+        let label = Self::new(status, reason);
+        let detail = reason.or(code).map(|reason| format!(": {}", reason.replace('_', " ")));
+        let symbol = label.text.split(' ').next().unwrap_or_default();
+        let text = format!("{symbol} {}{}", status.as_str(), detail.unwrap_or_default());
+        Self { text, ..label }
+    }
+
     /// Returns the label for a run that needs a worker to continue while no worker drives it.
     pub(crate) fn without_driver(status: Status) -> Self {
         Self { text: format!("○ {}: no worker", status.as_str()), tone: Dim }

@@ -4,7 +4,7 @@
 use clap::Args;
 use longhaul_api::operations::SHOW_TRANSCRIPT;
 use longhaul_api::query::RunsQuery;
-use longhaul_api::run::RunBriefView;
+use longhaul_api::run_list::RunBriefView;
 use longhaul_api::transcript::RunExplanation;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{RunId, Seq};

@@ -33,6 +33,12 @@ impl Styler {
         Self { enabled: std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb }
     }
 
+    /// Creates a styler without colours.
+    #[cfg(test)]
+    pub(crate) const fn plain() -> Self {
+        Self { enabled: false }
+    }
+
     /// Returns the text in the colour of this tone, or unchanged if colours are disabled.
     pub(crate) fn apply_tone(self, tone: TextTone, text: &str) -> String {
         let code = match tone {

@@ -4,6 +4,7 @@ use std::fmt::Display;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr as _;
 
 use crate::style::{Styler, TextTone};
 use crate::{output, sanitize};
@@ -30,7 +31,7 @@ pub(crate) struct ListOr<L: Args, S: Subcommand> {
 #[derive(Debug, Clone)]
 pub(crate) struct TableCell {
     pub(crate) text: String,
-    tone: Option<TextTone>,
+    pub(crate) tone: Option<TextTone>,
 }
 
 impl TableCell {
@@ -111,7 +112,7 @@ pub(crate) fn table_lines(
         titles.into_iter().chain(rows.iter().map(Vec::as_slice)).collect();
     let width = |column: usize| {
         let cells = all_rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.text.chars().count()).max()
+        cells.map(|cell| cell.text.width()).max()
     };
     let widths: Vec<usize> = (0..).map_while(width).collect();
     all_rows.iter().map(|row| format_row(row, &widths, styler)).collect()
@@ -126,7 +127,7 @@ fn format_row(row: &[TableCell], widths: &[usize], styler: Styler) -> String {
         };
         line.push_str(&text);
         if index + 1 < row.len() {
-            let gap = width - cell.text.chars().count() + 2;
+            let gap = width - cell.text.width() + 2;
             line.push_str(&" ".repeat(gap));
         }
     }

@@ -12,6 +12,7 @@ pub use crate::change::sandbox::{SandboxFilter, SandboxRow, SandboxSlot, SlotQue
 pub use crate::change::steer::{STEERS_MAX, SteerRow, SteerStatus, SteerUpdate};
 use crate::checkpoint::RunCheckpoint;
 use crate::event::Event;
+use crate::event::environment::ProgressReported;
 use crate::id::{BatchId, CallId, GateId, RuleId, RunId, SandboxId, Seq, ThreadKey, TimerId};
 use crate::message::Message;
 use crate::policy::budget::BudgetRaise;
@@ -49,6 +50,14 @@ impl JournalBatch {
         let is_consumed_timer =
             |change: &RowChange| matches!(change, RowChange::SetTimer(TimerUpdate::Consume(_)));
         self.events.is_empty() && !self.is_empty() && self.changes.iter().all(is_consumed_timer)
+    }
+
+    /// Returns the progress that the last of the events reports. `None` if none does.
+    pub fn last_progress(&self) -> Option<&ProgressReported> {
+        let mut events = self.events.iter().rev();
+        events.find_map(|event| {
+            if let Event::ProgressReported(reported) = event { Some(reported) } else { None }
+        })
     }
 
     /// Returns the highest event format number among the events of the batch, or 0 without events.

@@ -33,6 +33,7 @@ pub mod schema;
 pub mod status;
 pub mod suggest;
 pub mod task;
+pub mod task_text;
 #[cfg(feature = "template")]
 pub mod template;
 mod text_macros;

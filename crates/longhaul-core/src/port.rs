@@ -12,6 +12,7 @@ pub mod queue;
 pub mod records;
 pub mod redact;
 pub mod repositories;
+pub mod run_filter;
 pub mod sandbox;
 pub mod schedules;
 pub mod store;

@@ -216,6 +216,11 @@ waits! {
 }
 
 impl WaitKind {
+    /// Reasons for which only a person can let a run continue, in lists of what needs a person. A
+    /// run that is done and stays open for a message needs nobody.
+    pub const NEEDS_PERSON: [Self; 4] =
+        [Self::Approval, Self::Question, Self::Blocked, Self::Budget];
+
     /// Returns the name of the reason in the API and in the store.
     pub const fn code(self) -> &'static str {
         self.row().code

@@ -40,6 +40,13 @@ pub enum Error {
     /// No remembered approval (rule by which later calls are approved) has this id.
     #[error("there is no remembered approval {0}")]
     RuleNotFound(RuleId),
+    /// The run can't be deleted, because it is still in use.
+    #[error("{run} can't be deleted: {reason}")]
+    RunInUse {
+        run: RunId,
+        /// What uses the run, and the command that helps.
+        reason: String,
+    },
     #[error("there is no sandbox {0}")]
     SandboxNotFound(SandboxId),
     /// The sandbox can't be used in this way now.
@@ -172,6 +179,7 @@ impl Error {
             Self::RuleNotFound(_) => "rule_not_found",
             Self::SandboxNotFound(_) => "sandbox_not_found",
             Self::SandboxUnusable { .. } => "sandbox_unusable",
+            Self::RunInUse { .. } => "run_in_use",
             Self::AgentNotFound { .. } => "agent_not_found",
             Self::ChainNotFound { .. } => "chain_not_found",
             Self::ScheduleNotFound(_) => "schedule_not_found",

@@ -6,9 +6,11 @@
 mod answer;
 mod chains;
 mod commands;
+mod delete_run;
 mod diff;
 mod files;
 mod fork;
+mod gate_views;
 mod inboxes;
 mod keys;
 mod lane_busy;

@@ -5,7 +5,7 @@ use longhaul_api::agent::AgentView;
 use longhaul_api::fork::ForkedFromView;
 use longhaul_api::gate::{AnswerView, GateView, RevocationView, RuleView};
 use longhaul_api::run::{
-    BudgetView, OutputView, RetryCountsView, RunChainView, RunView, micro_usd_to_usd,
+    BudgetView, OutputView, ProgressView, RetryCountsView, RunChainView, RunView, micro_usd_to_usd,
 };
 use longhaul_api::sandbox::RunSandboxView;
 use longhaul_core::chain::ChainRow;
@@ -79,6 +79,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         actor: task.actor.clone(),
         links: task.links.clone(),
         tags: task.tags.clone(),
+        progress: row.progress.as_ref().map(ProgressView::from),
         parent: row.parent,
         root: row.root,
         batch: task.batch.map(|position| position.id),
@@ -249,6 +250,10 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         edited_by: edit.map(|recorded| recorded.answer.by.clone()),
         raised_at: gate.raised_at,
         tags: spec.tags.clone(),
+        agent: None,
+        task: None,
+        run_tags: Vec::new(),
+        key_taken: None,
         answers: gate.answers.iter().map(|recorded| answer_view(spec, recorded)).collect(),
     }
 }

@@ -7,7 +7,6 @@ use axum::routing::{MethodFilter, on};
 use longhaul_api::operation::{Method, Operation};
 use longhaul_api::operations::*;
 use longhaul_api::path::PathParams;
-use longhaul_engine::view::gate_view;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -39,7 +38,8 @@ pub(crate) fn api_routes() -> ApiRoutes {
         .operation(LIST_GATES, gates::list_gates)
         .operation(RAISE_GATE, gates::raise_gate)
         .operation(SHOW_GATE, |call| async move {
-            Ok(Reply::ok(gate_view(&call.longhaul().get_gate(call.path).await?)))
+            let gate = call.longhaul().get_gate(call.path).await?;
+            Ok(Reply::ok(call.longhaul().describe_gate(&gate).await?))
         })
         .operation(ANSWER_GATE, gates::answer_gate)
         .operation(CREATE_LINK, gates::create_gate_link)
@@ -84,7 +84,7 @@ pub(crate) fn api_routes() -> ApiRoutes {
         .operation(ADD_THREAD_MESSAGE, threads::add_thread_message)
         .operation(CLEAR_THREAD, threads::clear_thread)
         .operation(LIST_SPEND, |call| async move {
-            Ok(Reply::list(call.longhaul().list_spend_caps().await?))
+            Ok(Reply::ok(call.longhaul().spend(call.query.since).await?))
         })
         .operation(RAISE_CAP, lanes::raise_cap)
         .operation(LIST_KEYS, |call| async move {
@@ -102,6 +102,8 @@ fn add_run_operations(routes: ApiRoutes) -> ApiRoutes {
     routes
         .operation(SUBMIT_RUN, create_run::submit_run)
         .operation(LIST_RUNS, runs::list_runs)
+        .operation(COUNT_RUNS, runs::count_runs)
+        .operation(DELETE_RUN, runs::delete_run)
         .operation(SUBMIT_BATCH, create_run::submit_batch)
         .operation(SHOW_BATCH, |call| async move {
             let permit = call.ctx.app.acquire_read_permit().await?;

@@ -33,6 +33,7 @@ fn problem_of_error(error: &Error) -> Problem {
         Error::GateNotFound(_) => not_found("GET /v1/gates lists all gates"),
         Error::RuleNotFound(_) => not_found("GET /v1/rules lists them all"),
         Error::SandboxNotFound(_) => not_found("GET /v1/sandboxes lists them all"),
+        Error::RunInUse { .. } => conflict("GET the run to see its status"),
         Error::SandboxUnusable { .. } => conflict("GET the sandbox to see its state"),
         Error::KeyNotInDoubt(_) => conflict("GET the run to see the outcomes of its calls"),
         Error::SteerNotFound(_) => not_found("GET /v1/runs/{id}/steer lists the run's messages"),

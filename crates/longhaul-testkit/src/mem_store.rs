@@ -20,6 +20,7 @@ mod records;
 mod repair;
 mod rows;
 mod rule;
+mod run_list;
 mod sandbox_slot;
 mod schedule;
 mod spend;

@@ -10,7 +10,7 @@ use longhaul_core::policy::rule::{RULES_MAX, RememberedApprovalFilter};
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::raw::Hash;
 use longhaul_engine::Longhaul;
-use longhaul_engine::view::{gate_view, rule_view};
+use longhaul_engine::view::rule_view;
 use serde::Serialize;
 
 use crate::error::{Draft, Error, to_json};
@@ -47,7 +47,7 @@ impl Gates<'_> {
         };
         let rows = self.0.list_gates(filter).await?;
         let open = rows.iter().filter(|gate| gate.status == GateStatus::Open);
-        Ok(open.map(gate_view).collect())
+        Ok(self.0.describe_gates(&open.cloned().collect::<Vec<_>>()).await?)
     }
 
     /// Returns the gate with this id, open or closed.
@@ -55,7 +55,7 @@ impl Gates<'_> {
     /// # Errors
     /// There is no such gate, or the store failed.
     pub async fn get(&self, gate: GateId) -> Result<GateView, Error> {
-        Ok(gate_view(&self.0.get_gate(gate).await?))
+        Ok(self.0.describe_gate(&self.0.get_gate(gate).await?).await?)
     }
 }
 

@@ -88,5 +88,5 @@ pub(super) async fn resolve_sandbox_id(client: &Client, id: &str) -> anyhow::Res
     }
     let query = SandboxesQuery { all: true, ..SandboxesQuery::default() };
     let sandboxes = client.list(LIST_SANDBOXES, query, ROWS_MAX).await?;
-    resolve::resolve_id_suffix(id, "sandbox", SandboxId::PREFIX, sandboxes.iter().map(|row| row.id))
+    resolve::resolve_id_part(id, "sandbox", SandboxId::PREFIX, sandboxes.iter().map(|row| row.id))
 }

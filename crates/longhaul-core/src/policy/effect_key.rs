@@ -7,6 +7,7 @@
 //! again.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::id::{CallId, RunId};
 use crate::raw::Hash;
@@ -34,7 +35,7 @@ pub struct EffectKeyHolder {
 }
 
 /// State of an effect key that a call has claimed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectKeyState {
     /// The call was started and has not ended, or a person is asked about its outcome.

@@ -14,18 +14,19 @@ use crate::change::{
 use crate::checkpoint::RunCheckpoint;
 use crate::event::entry::JournalEntry;
 use crate::id::{
-    BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, Seq, ThreadKey, TimerId,
-    WorkerId,
+    AgentName, BatchId, InboxName, LaneKey, NoteId, ResourceKey, RuleId, RunId, SandboxId, Seq,
+    ThreadKey, TimerId, WorkerId,
 };
 use crate::message::Message;
 use crate::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
 pub use crate::policy::budget::BudgetAccount;
+use crate::policy::effect_key::ClaimedEffectKey;
 use crate::policy::gate::{GateRow, RulePattern};
 use crate::policy::rule::{
     RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
 };
 use crate::policy::spend_cap::{CapCounterRow, CapLimitChange};
-use crate::port::store::{StoreError, WorkerLiveness};
+use crate::port::store::{RunCounts, StoreError, WorkerLiveness};
 use crate::raw::Hash;
 use crate::request::IdempotencyKey;
 use crate::time::{Millis, Timestamp};
@@ -173,8 +174,9 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     /// cancelled, or another cap refuses it.
     async fn wake_runs_waiting_at_caps(&self) -> Result<(), StoreError>;
 
-    /// Returns token usage and cost per model.
-    async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError>;
+    /// Returns token usage and cost by day, agent and model, the newest day first, and of each day the
+    /// highest cost first. Runs that have not ended are included.
+    async fn usage_sums(&self, query: UsageQuery) -> Result<Vec<UsageSum>, StoreError>;
 
     /// Returns the state of a lane. `None` means that the lane does not exist.
     async fn find_lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError>;
@@ -205,6 +207,9 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
         inbox: Option<&InboxName>,
     ) -> Result<Vec<InboxRunCounts>, StoreError>;
 
+    /// Counts all runs of the store, and sums up what they have cost.
+    async fn count_runs(&self) -> Result<RunCounts, StoreError>;
+
     /// Returns the runs claimed by a worker, each with the last sequence number of its journal. A
     /// single query thus shows which of these journals other processes have appended to.
     async fn claimed_runs_with_last_seq(
@@ -222,6 +227,13 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
         let workers = self.list_workers().await?;
         Ok(workers.iter().any(|worker| worker.liveness == WorkerLiveness::Live))
     }
+
+    /// Deletes all runs of the tree with this root, and the notes that they wrote, unless one of them
+    /// is still in use.
+    async fn delete_run_tree(&self, root: RunId) -> Result<DeleteRunsOutcome, StoreError>;
+
+    /// Returns the call that has claimed the effect key with this hash. `None` if the key is free.
+    async fn effect_key(&self, key: Hash) -> Result<Option<ClaimedEffectKey>, StoreError>;
 
     /// Frees the effect key of a call of this run whose outcome is unknown, and stores the text of
     /// `freed` with the run. Returns `false` if the call holds no such key.
@@ -291,6 +303,30 @@ pub trait RecordStore: Send + Sync + std::fmt::Debug {
     async fn now(&self) -> Result<Timestamp, StoreError>;
 }
 
+/// Outcome of a request to delete the runs of a tree. Unless they are deleted, nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeleteRunsOutcome {
+    Deleted(DeletedRuns),
+    NotFound,
+    /// This run of the tree has not ended.
+    Open(RunId),
+    /// This sandbox of a run of the tree still exists.
+    HasSandbox(SandboxId),
+    /// The external inbox of this run has not been notified of the run's end.
+    Undelivered(RunId),
+}
+
+/// Runs that were deleted, and what else was deleted or kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeletedRuns {
+    /// Deleted runs, by id.
+    pub runs: Vec<RunId>,
+    /// Number of deleted notes that the runs wrote.
+    pub notes: u64,
+    /// Number of retries and forks of the root, which are kept.
+    pub continued_by: u64,
+}
+
 /// A timer whose due time has passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueTimer {
@@ -333,26 +369,34 @@ impl RepairedRowCounts {
 }
 
 /// Filter for token usage and cost.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct UsageQuery {
-    /// Restricts the usage to the tree of runs with this root. `None` means all runs.
-    pub root: Option<RunId>,
-    /// Restricts the usage to model requests since this time. `None` means all requests.
-    pub since: Option<Timestamp>,
+    /// Restricts the usage to model requests at this time or later.
+    pub since: Timestamp,
+    /// Maximum number of sums, the newest days first.
+    pub limit: usize,
 }
 
-/// Token usage and cost of one model.
+/// Token usage and cost of one agent with one model on one day.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelUsage {
+pub struct UsageSum {
+    /// Start of the day, in UTC.
+    pub day: Timestamp,
+    pub agent: AgentName,
     /// Name of the model that was used.
     pub model: String,
-    /// Tokens used by requests to the model.
+    /// Number of requests to the model.
+    pub calls: u64,
+    /// Tokens used by the requests.
     pub usage: Usage,
-    /// Total cost of requests to the model, without requests whose cost is unknown.
+    /// Total cost of the requests, without those whose cost is unknown.
     pub cost: MicroUsd,
-    /// Number of requests to the model whose cost is unknown.
+    /// Number of requests whose cost is unknown.
     pub unpriced: u64,
 }
+
+/// Number of microseconds of a day.
+pub const DAY_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 
 /// State of a lane, in which runs are executed one at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use crate::chain::ChainRow;
 use crate::change::{JournalBatch, NewRun};
 use crate::event::codec::EventCodecError;
 use crate::event::entry::JournalEntry;
+use crate::event::environment::ProgressReported;
 use crate::id::{
     AgentName, Epoch, GateId, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
@@ -18,6 +19,7 @@ use crate::policy::spend_cap::CapRefusal;
 pub use crate::port::append_refusal::AppendRefusalReason;
 pub use crate::port::queue::BusyLane;
 use crate::port::queue::{PeekRequest, QueuePosition, RunsToClaim};
+pub use crate::port::run_filter::{RunCounts, RunFilter, RunSort};
 use crate::raw::Hash;
 pub use crate::request::IdempotencyRecord;
 use crate::status::Status;
@@ -53,7 +55,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Returns the row of a run. Returns `None` if the run does not exist.
     async fn get_run(&self, run: RunId) -> Result<Option<RunRow>, StoreError>;
 
-    /// Lists the rows of runs, newest first.
+    /// Lists the rows of runs in the order of the filter.
     async fn list_runs(&self, filter: RunFilter) -> Result<Vec<RunRow>, StoreError>;
 
     /// Lists gates, newest first.
@@ -282,6 +284,12 @@ pub struct RunRow {
     pub chain: Option<ChainRow>,
     /// Principal that submitted the run. `None` if it is not recorded.
     pub submitter: Option<String>,
+    /// First words of the task, on one line.
+    pub title: String,
+    /// Tags of the task, for searching.
+    pub tags: Vec<String>,
+    /// Progress that the agent reported last. `None` if it has reported none.
+    pub progress: Option<ProgressReported>,
     /// Current epoch (fencing token) of the run.
     pub epoch: Epoch,
     /// Worker that currently drives the run. `None` if no worker does.
@@ -302,31 +310,6 @@ pub struct RunRow {
     pub started_at: Option<Timestamp>,
     /// Time at which the run ended. `None` if it has not ended.
     pub finished_at: Option<Timestamp>,
-}
-
-/// Filter for listing runs.
-#[derive(Debug, Clone, Default)]
-pub struct RunFilter {
-    /// Statuses of the runs to list. Empty means all statuses.
-    pub statuses: Vec<Status>,
-    /// Restricts the list to runs of this agent. `None` means no restriction.
-    pub agent: Option<AgentName>,
-    /// Restricts the list to runs in this lane. `None` means no restriction.
-    pub lane: Option<LaneKey>,
-    /// Restricts the list to runs in this inbox. `None` means no restriction.
-    pub inbox: Option<InboxName>,
-    /// Restricts the list to runs that no later run retries.
-    pub not_retried: bool,
-    /// Restricts the list to the tree of runs with this root, including the root. `None` means no
-    /// restriction.
-    pub root: Option<RunId>,
-    /// Restricts the list to the child runs of this run. `None` means no restriction.
-    pub parent: Option<RunId>,
-    /// Continues after this run in the newest-first order: only older runs are listed. `None` means
-    /// from the newest run.
-    pub after: Option<RunId>,
-    /// Maximum number of runs to list.
-    pub limit: usize,
 }
 
 /// Filter for listing gates.

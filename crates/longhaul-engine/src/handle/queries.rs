@@ -5,14 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_api::agent::{AgentStatsView, CostStats, OutcomeCounts, PerRunStats};
 use longhaul_api::lane::LaneView;
-use longhaul_api::run::{RunBriefView, RunView, micro_usd_to_usd};
+use longhaul_api::run::{RunView, micro_usd_to_usd};
+use longhaul_api::run_list::RunBriefView;
 use longhaul_api::transcript::RunExplanation;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::JournalEntry;
 use longhaul_core::id::{AgentName, LaneKey, RunId, Seq};
 use longhaul_core::policy::gate::{GateKind, GateRow, GateStatus};
 use longhaul_core::port::records::{GlobalJournalPage, GlobalSeq, LaneRow};
-use longhaul_core::port::store::{GateFilter, JournalReadRequest, RunFilter, RunRow};
+use longhaul_core::port::store::{GateFilter, JournalReadRequest, RunCounts, RunFilter, RunRow};
 use longhaul_core::status::Status;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::MicroUsd;
@@ -133,6 +134,11 @@ impl Longhaul {
             runs.push(brief);
         }
         Ok(runs)
+    }
+
+    /// Counts all runs of the store, and sums up what they have cost.
+    pub async fn count_runs(&self) -> Result<RunCounts> {
+        Ok(self.services.records.count_runs().await?)
     }
 
     /// Returns the last entry of a run's journal.

@@ -7,7 +7,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use longhaul_api::spend::{RaiseCapBody, SpendCapAmount, SpendCapUsageView, SpendCapView};
+use longhaul_api::spend::{
+    RaiseCapBody, SpendCapAmount, SpendCapUsageView, SpendCapView, SpendView,
+};
 use longhaul_api::task::{ChainChoice, Task};
 use longhaul_core::glob;
 use longhaul_core::id::{AgentName, InboxName, RunId};
@@ -17,10 +19,12 @@ use longhaul_core::policy::spend_cap::{
     SPEND_ROWS_MAX,
 };
 use longhaul_core::port::model::ModelRequest;
+use longhaul_core::port::records::{DAY_MICROS, UsageQuery};
 use longhaul_core::port::store::CreateRunsRequest;
 use longhaul_core::raw::RawJson;
 use longhaul_core::suggest::most_similar_name;
 use longhaul_core::task::TaskSpec;
+use longhaul_core::time::Timestamp;
 use longhaul_run::RUN_AGENT;
 use longhaul_run::explain::dollars_text;
 use longhaul_run::spend_caps::{SUBJECT_BYTES_MAX, counts_call_in_dollars, reservations_for_task};
@@ -45,6 +49,9 @@ pub struct UnpricedModel {
     pub limit: String,
 }
 
+/// Maximum number of sums of usage that are returned.
+const USAGE_SUMS_MAX: usize = 1_000;
+
 impl Longhaul {
     /// Returns the configured spend caps, each with the usage in its current window (such as a
     /// day).
@@ -52,6 +59,16 @@ impl Longhaul {
         let rows = self.services.records.cap_counter_rows().await?;
         let caps = self.services.caps.caps_with_windows_at(self.store_time().await?);
         Ok(caps.iter().map(|current| cap_view(current, &rows)).collect())
+    }
+
+    /// Returns the spend caps, and the usage of all runs by day, agent and model since a time; `None`
+    /// means the last 7 days.
+    pub async fn spend(&self, since: Option<Timestamp>) -> Result<SpendView> {
+        let week = Timestamp::from_micros(self.store_time().await?.as_micros() - 7 * DAY_MICROS);
+        let query = UsageQuery { since: since.unwrap_or(week), limit: USAGE_SUMS_MAX };
+        let sums = self.services.records.usage_sums(query).await?;
+        let data = self.list_spend_caps().await?;
+        Ok(SpendView { data, next: None, usage: sums.into_iter().map(Into::into).collect() })
     }
 
     /// Raises the limit of a spend cap for one key, actor, agent or model, or for all runs if the

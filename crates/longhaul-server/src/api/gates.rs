@@ -41,7 +41,7 @@ pub(crate) async fn list_gates(
         limit: limit + 1,
     };
     let rows = ctx.longhaul().list_gates(filter).await?;
-    let views: Vec<GateView> = rows.iter().map(gate_view).collect();
+    let views = ctx.longhaul().describe_gates(&rows).await?;
     Ok(Reply::ok(paginate(views, limit, |gate| gate.id.to_string())))
 }
 

@@ -6,7 +6,8 @@ use axum::http::StatusCode;
 use longhaul_api::fork::ForkBody;
 use longhaul_api::operation::EmptyBody;
 use longhaul_api::query::{PagedQuery as _, RunsQuery};
-use longhaul_api::run::{CancelBody, FreeKeyBody, FullOrBriefRun, ResumeBody, RunList, RunView};
+use longhaul_api::run::{CancelBody, FreeKeyBody, ResumeBody, RunView};
+use longhaul_api::run_list::{DeletedRunView, FullOrBriefRun, RunCountsView, RunList};
 use longhaul_core::access::Role;
 use longhaul_core::change::LateToolResult;
 use longhaul_core::id::RunId;
@@ -30,17 +31,8 @@ pub(crate) async fn list_runs(
 ) -> Replied<RunList> {
     let limit = page_limit(query.limit, RUNS_DEFAULT, query.limit_max())?;
     let brief = query.brief;
-    let filter = RunFilter {
-        statuses: query.status,
-        agent: query.agent,
-        lane: query.lane,
-        inbox: query.inbox,
-        not_retried: false,
-        root: query.root,
-        parent: query.parent,
-        after: query.after,
-        limit: limit + 1,
-    };
+    let filter = RunFilter::try_from(query).map_err(Problem::unprocessable)?;
+    let filter = RunFilter { limit: limit + 1, ..filter };
     let rows = ctx.longhaul().list_brief_runs(filter).await?;
     let rows = paginate(rows, limit, |row| row.id.to_string());
     if brief {
@@ -53,6 +45,18 @@ pub(crate) async fn list_runs(
         data.push(FullOrBriefRun::Full(Box::new(ctx.longhaul().get_run(row.id).await?)));
     }
     Ok(Reply::ok(RunList { data, next: rows.next }))
+}
+
+pub(crate) async fn count_runs(Call { ctx, .. }: Call<()>) -> Replied<RunCountsView> {
+    Ok(Reply::ok(ctx.longhaul().count_runs().await?.into()))
+}
+
+pub(crate) async fn delete_run(
+    Call { ctx, path: run, .. }: Call<RunId>,
+) -> Replied<DeletedRunView> {
+    let deleted = ctx.longhaul().delete_run(run).await?;
+    tracing::info!(%run, runs = deleted.runs.len(), caller = ctx.by(), "run deleted");
+    Ok(Reply::ok(deleted))
 }
 
 pub(crate) async fn cancel_run(

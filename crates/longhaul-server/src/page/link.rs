@@ -181,7 +181,7 @@ async fn render_link(app: &App, secret: &Secret, state: FormState) -> Result<Res
     let Some(link) = app.longhaul().resolve_gate_link(secret).await? else {
         return link_not_found_page(app);
     };
-    let gate = gate_view(&link.gate);
+    let gate = app.longhaul().describe_gate(&link.gate).await?;
     let row = app.longhaul().run_row(gate.run).await?;
     let form = gate.form();
     let page = GateLinkPage {

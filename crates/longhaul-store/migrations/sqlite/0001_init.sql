@@ -3,7 +3,7 @@
 -- Ids are 16 bytes and hashes 32. Timestamps (`at`, `*_at`, `since`, `*_since`, `*_until`,
 -- `deadline`) are microseconds since 1970, `*_ms` are milliseconds, `*_micro_usd` are
 -- millionths of a US dollar. Columns named `data`, `spec`, `answers`, `message`, `tags`,
--- `effect`, `inboxes` and `types`, and `timer.kind`, hold JSON; anything that is searched for has a column of its own.
+-- `progress`, `effect`, `inboxes` and `types`, and `timer.kind`, hold JSON; anything that is searched for has a column of its own.
 --
 -- WITHOUT ROWID is used only for tables with narrow rows. For journal and blob it would
 -- take up to 3.5 times the space.
@@ -35,7 +35,9 @@ CREATE TABLE run (
   batch         BLOB,              -- the runs of a batch are ordered by their ids
   retry_of      BLOB,              -- the failed run that this run retries
   account       BLOB,              -- the run whose budget this run uses; null means its root
-  created_at    INTEGER NOT NULL
+  created_at    INTEGER NOT NULL,
+  title         TEXT NOT NULL,     -- the first words of the task
+  tags          TEXT               -- null if there are none
 ) STRICT;
 CREATE INDEX run_tree ON run (root, id);
 CREATE INDEX run_agent ON run (agent, id);
@@ -43,8 +45,16 @@ CREATE INDEX run_inbox ON run (inbox, id);
 CREATE INDEX run_retry_of ON run (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX run_account ON run (account) WHERE account IS NOT NULL;
 CREATE INDEX run_lane ON run (lane, id) WHERE lane IS NOT NULL;
+CREATE INDEX run_thread ON run (thread, id) WHERE thread IS NOT NULL;
+CREATE INDEX run_resource ON run (resource, id) WHERE resource IS NOT NULL;
 CREATE INDEX run_batch ON run (batch, id) WHERE batch IS NOT NULL;
 CREATE UNIQUE INDEX run_lane_position ON run (lane, lane_position) WHERE lane_position IS NOT NULL;
+
+-- The beginning of each task in lower case, in which lists of runs search.
+CREATE TABLE run_text (
+  run  BLOB NOT NULL PRIMARY KEY,
+  text TEXT NOT NULL
+) STRICT;
 
 -- Chains by their first run, with the number of their steps and their newest run. Retries belong to
 -- the chain of the failed run, whose first run is also their account.
@@ -82,6 +92,7 @@ CREATE TABLE run_head (
   cost_micro_usd     INTEGER NOT NULL DEFAULT 0,
   cost_unknown       INTEGER NOT NULL DEFAULT 0,  -- 1 if the price of any call is unknown
   active_ms          INTEGER NOT NULL DEFAULT 0,
+  progress           TEXT,                        -- as the agent reported it last
   open_descendants   INTEGER NOT NULL DEFAULT 0   -- of a root: other runs of its tree that have not ended
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX run_head_leased ON run_head (worker) WHERE worker IS NOT NULL;
@@ -107,6 +118,7 @@ CREATE INDEX ready_kind ON ready (inbox, kind, rank, sort_key, run) WHERE kind I
 -- The events of all runs, in the order in which they were written (rowid).
 -- A body is in `body`, or in the blob table under the hash in `blob`.
 CREATE TABLE journal (
+  id    INTEGER PRIMARY KEY AUTOINCREMENT,  -- the global sequence number, which is never reused
   run   BLOB NOT NULL,
   seq   INTEGER NOT NULL,
   epoch INTEGER NOT NULL,
@@ -302,7 +314,6 @@ CREATE INDEX late_result_run ON late_result (run);
 -- One row per model call.
 CREATE TABLE usage (
   run                BLOB NOT NULL,
-  root               BLOB NOT NULL,
   at                 INTEGER NOT NULL,
   model              TEXT NOT NULL,
   input_tokens       INTEGER NOT NULL,
@@ -314,7 +325,6 @@ CREATE TABLE usage (
   cost_micro_usd     INTEGER            -- null if the price is unknown
 ) STRICT;
 CREATE INDEX usage_run ON usage (run);
-CREATE INDEX usage_root ON usage (root);
 CREATE INDEX usage_at ON usage (at);
 
 -- Idempotency keys of submissions, and the ids of the runs that were created.

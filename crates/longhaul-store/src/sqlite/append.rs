@@ -13,7 +13,7 @@ use longhaul_core::port::store::{AppendRefusalReason, AppendRequest, AppendResul
 use rusqlite::params;
 
 use crate::sqlite::change::{RowChangeContext, apply_row_change};
-use crate::sqlite::column::{ENDED, LEASED, count_to_column, get_u64};
+use crate::sqlite::column::{ENDED, LEASED, count_to_column, get_u64, to_json};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{RowChangeError, WriteCommandError};
 use crate::sqlite::head::{is_state_woken_by, runs_to_wake_for_events, wake_run};
@@ -39,6 +39,8 @@ pub(crate) struct EncodedAppendRequest {
     format: u32,
     wake_target: RunsToWake,
     only_marks_timers_as_fired: bool,
+    /// Progress that the last of the events reports, as JSON. `None` if none does.
+    progress: Option<String>,
     changes: Vec<RowChange>,
 }
 
@@ -63,6 +65,7 @@ impl EncodedAppendRequest {
             format: batch.highest_event_format_number(),
             wake_target: runs_to_wake_for_events(&batch.events),
             only_marks_timers_as_fired: batch.only_marks_timers_as_fired(),
+            progress: batch.last_progress().map(to_json).transpose()?,
             changes: batch.changes,
         }))
     }
@@ -117,6 +120,10 @@ fn check_and_append_events(
         apply_row_change(tx, context, one)?;
     }
     let last_seq = insert_events(tx, tail, &encoded_append.events)?;
+    if let Some(progress) = &encoded_append.progress {
+        let sql = "UPDATE run_head SET progress = ?2 WHERE run = ?1";
+        tx.run(sql, params![encoded_append.run.bytes(), progress])?;
+    }
     if matches!(encoded_append.author, JournalAuthor::Closer { .. }) {
         restart_message_collect_window(tx, encoded_append.run)?;
     }

@@ -10,7 +10,7 @@ use longhaul_core::port::store::WorkerLiveness;
 use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
-use rusqlite::types::Type;
+use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Result, Row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -93,6 +93,14 @@ where
 pub(crate) fn get_json<T: DeserializeOwned>(row: &Row<'_>, index: usize) -> Result<T> {
     let text = row.get_ref(index)?.as_str()?;
     serde_json::from_str(text).map_err(|error| column_conversion_error(index, Type::Text, error))
+}
+
+/// Reads JSON from a column that may be null, and decodes it.
+pub(crate) fn get_optional_json<T: DeserializeOwned>(
+    row: &Row<'_>,
+    index: usize,
+) -> Result<Option<T>> {
+    if row.get_ref(index)? == ValueRef::Null { Ok(None) } else { get_json(row, index).map(Some) }
 }
 
 /// Converts a value to JSON text for a column.

@@ -108,7 +108,7 @@ pub(crate) fn free_effect_key(tx: &Tx<'_>, run: RunId, freed: &LateToolResult) -
 
 /// Returns the row of an effect key (name of an effect that must happen at most once). `None` means
 /// that no call has claimed the key.
-fn load_effect_key(tx: &Tx<'_>, key: Hash) -> Result<Option<ClaimedEffectKey>> {
+pub(crate) fn load_effect_key(tx: &Tx<'_>, key: Hash) -> Result<Option<ClaimedEffectKey>> {
     let sql = "SELECT run, call, state FROM effect_key WHERE key = ?1";
     tx.query_one(sql, params![key.bytes()], |row| {
         let call: CallId = get_parsed(row, 1)?;

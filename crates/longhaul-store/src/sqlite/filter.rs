@@ -9,6 +9,8 @@ use rusqlite::types::Value;
 pub(crate) struct WhereClauseBuilder {
     clauses: Vec<String>,
     values: Vec<Value>,
+    /// Values of the parameters of the ORDER BY clause.
+    order_values: Vec<Value>,
 }
 
 impl WhereClauseBuilder {
@@ -18,6 +20,21 @@ impl WhereClauseBuilder {
             self.clauses.push(clause.to_owned());
             self.values.push(value.into());
         }
+    }
+
+    /// Adds a condition with any number of parameters.
+    pub(crate) fn add_condition(
+        &mut self,
+        clause: String,
+        values: impl IntoIterator<Item = Value>,
+    ) {
+        self.clauses.push(clause);
+        self.values.extend(values);
+    }
+
+    /// Sets the values of the parameters of the ORDER BY clause.
+    pub(crate) fn set_order_values(&mut self, values: Vec<Value>) {
+        self.order_values = values;
     }
 
     /// Adds a condition that has no parameter.
@@ -41,6 +58,7 @@ impl WhereClauseBuilder {
         sql.push_str(order);
         sql.push_str(" LIMIT ?");
         let mut values = self.values;
+        values.extend(self.order_values);
         values.push(limit.into());
         (sql, values)
     }

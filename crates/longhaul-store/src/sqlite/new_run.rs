@@ -12,7 +12,7 @@ use longhaul_core::task::{EarliestStart, OPEN_DESCENDANTS_MAX, TaskSpec};
 use longhaul_core::wait::WaitKind;
 use rusqlite::params;
 
-use crate::sqlite::column::{LANE_WAIT, PARKED, READY, count_to_column, limit_to_column};
+use crate::sqlite::column::{LANE_WAIT, PARKED, READY, count_to_column, limit_to_column, to_json};
 use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::error::{RowChangeError, WriteCommandError};
 use crate::sqlite::journal::{JournalAppendPoint, copy_journal, encode_events, insert_events};
@@ -233,12 +233,12 @@ fn insert_run_row(
     lane_position: Option<i64>,
 ) -> rusqlite::Result<()> {
     let task: &TaskSpec = &new.task;
-    tx.exec(
+    tx.run(
         "INSERT INTO run (id, root, parent, agent, definition, inbox, kind, priority, lane,
                           takes_lane, lane_position, thread, resource, submitter, batch,
-                          collect_ms, retry_of, created_at, account, chain_step)
+                          collect_ms, retry_of, created_at, account, chain_step, title, tags)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                 ?18, coalesce(?19, (SELECT account FROM run WHERE id = ?2)), ?20)",
+                 ?18, coalesce(?19, (SELECT account FROM run WHERE id = ?2)), ?20, ?21, ?22)",
         params![
             new.id.bytes(),
             task.root.bytes(),
@@ -266,8 +266,15 @@ fn insert_run_row(
             tx.now_micros(),
             task.earlier_account().map(RunId::bytes),
             task.chain.as_ref().map(|position| count_to_column(position.step as u64)),
+            task.title(),
+            Some(&task.tags).filter(|tags| !tags.is_empty()).map(to_json).transpose()?,
         ],
-    )
+    )?;
+    let text = task.searched_text();
+    if text.is_empty() {
+        return Ok(());
+    }
+    tx.exec("INSERT INTO run_text (run, text) VALUES (?1, ?2)", params![new.id.bytes(), text])
 }
 
 /// Records a run as the newest one of its chain.

@@ -54,6 +54,7 @@ const DELETE_RUN_ROWS: &[&str] = &[
     "DELETE FROM sandbox WHERE owner = ?1",
     "DELETE FROM ready WHERE run = ?1",
     "DELETE FROM chain WHERE current = ?1",
+    "DELETE FROM run_text WHERE run = ?1",
     "DELETE FROM run_head WHERE run = ?1",
 ];
 
@@ -205,7 +206,7 @@ pub(crate) fn run_prune_step(
     Ok(pruned)
 }
 
-fn delete_run_with_blobs(
+pub(crate) fn delete_run_with_blobs(
     tx: &Tx<'_>,
     run: RunId,
     cutoff: i64,

@@ -13,16 +13,18 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
+use longhaul_core::policy::effect_key::ClaimedEffectKey;
 use longhaul_core::policy::gate::RulePattern;
 use longhaul_core::policy::rule::{
     RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
 };
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueOutboxMessage, DueTimer, GlobalJournalPage, GlobalSeq,
-    InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DeleteRunsOutcome, DueOutboxMessage, DueTimer, GlobalJournalPage,
+    GlobalSeq, InboxRunCounts, LaneRow, RecordStore, RepairedRowCounts, UsageQuery, UsageSum,
+    WorkerRow,
 };
-use longhaul_core::port::store::StoreError;
+use longhaul_core::port::store::{RunCounts, StoreError};
 use longhaul_core::raw::Hash;
 use longhaul_core::request::IdempotencyKey;
 use longhaul_core::time::{Millis, Timestamp};
@@ -31,8 +33,8 @@ use crate::sqlite::command::CommandOutcome;
 use crate::sqlite::handle::SqliteStore;
 use crate::sqlite::lock::store_has_driver_process;
 use crate::sqlite::{
-    blob, budget, effect_key, global_log, heartbeat, inbox, lane, note, records, repair, rule,
-    run_row, sandbox, slot, spend, steer, timer, usage,
+    blob, budget, delete_run, effect_key, global_log, heartbeat, inbox, lane, note, records,
+    repair, rule, run_list, run_row, sandbox, slot, spend, steer, timer, usage,
 };
 
 #[async_trait]
@@ -227,8 +229,8 @@ impl RecordStore for SqliteStore {
             .await
     }
 
-    async fn usage_by_model(&self, query: UsageQuery) -> Result<Vec<ModelUsage>, StoreError> {
-        self.run_query(move |tx| usage::usage_by_model(tx, query)).await
+    async fn usage_sums(&self, query: UsageQuery) -> Result<Vec<UsageSum>, StoreError> {
+        self.run_query(move |tx| usage::usage_sums(tx, query)).await
     }
 
     async fn find_lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
@@ -269,6 +271,10 @@ impl RecordStore for SqliteStore {
         self.run_query(move |tx| inbox::run_counts_by_inbox(tx, inbox.as_ref())).await
     }
 
+    async fn count_runs(&self) -> Result<RunCounts, StoreError> {
+        self.run_query(run_list::count_runs).await
+    }
+
     async fn claimed_runs_with_last_seq(
         &self,
         worker: WorkerId,
@@ -285,6 +291,14 @@ impl RecordStore for SqliteStore {
             true => Ok(true),
             false => store_has_driver_process(Path::new(&*self.location)),
         }
+    }
+
+    async fn delete_run_tree(&self, root: RunId) -> Result<DeleteRunsOutcome, StoreError> {
+        self.run_command(move |tx| Ok(delete_run::delete_run_tree(tx, root)?)).await
+    }
+
+    async fn effect_key(&self, key: Hash) -> Result<Option<ClaimedEffectKey>, StoreError> {
+        self.run_query(move |tx| effect_key::load_effect_key(tx, key)).await
     }
 
     async fn free_effect_key(&self, run: RunId, freed: LateToolResult) -> Result<bool, StoreError> {

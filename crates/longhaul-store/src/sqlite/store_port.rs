@@ -12,7 +12,7 @@ use longhaul_core::port::store::{
 
 use crate::sqlite::append::{EncodedAppendRequest, append_events};
 use crate::sqlite::handle::SqliteStore;
-use crate::sqlite::{claim, gate, heartbeat, journal, new_run, prune, run_row};
+use crate::sqlite::{claim, gate, heartbeat, journal, new_run, prune, run_list, run_row};
 
 #[async_trait]
 impl Store for SqliteStore {
@@ -58,7 +58,7 @@ impl Store for SqliteStore {
     }
 
     async fn list_runs(&self, filter: RunFilter) -> Result<Vec<RunRow>, StoreError> {
-        self.run_query(move |tx| run_row::list_run_rows(tx, &filter)).await
+        self.run_query(move |tx| run_list::list_run_rows(tx, &filter)).await
     }
 
     async fn list_gates(&self, filter: GateFilter) -> Result<Vec<GateRow>, StoreError> {

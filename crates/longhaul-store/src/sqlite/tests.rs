@@ -1,6 +1,6 @@
 //! Tests the query plans of frequently executed statements.
 
-use longhaul_core::id::{AgentName, InboxName, RunId};
+use longhaul_core::id::{AgentName, InboxName, RunId, ThreadKey};
 use longhaul_core::port::store::RunFilter;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
@@ -26,7 +26,10 @@ use crate::sqlite::records::SELECT_DUE_OUTBOX;
 use crate::sqlite::rule::{
     COUNT_SHARED_RULES, SELECT_ACTIVE_RULE, SELECT_RULES, SELECT_SHARED_RULES,
 };
-use crate::sqlite::run_row::{SELECT_BATCH_RUNS, select_run_rows_statement};
+use crate::sqlite::run_list::{
+    SELECT_RUNS_WAITING_FOR_PERSON, select_failed_runs_to_retry_sql, select_run_rows_statement,
+};
+use crate::sqlite::run_row::SELECT_BATCH_RUNS;
 use crate::sqlite::schedule::select_due_schedules_sql;
 use crate::sqlite::slot::SELECT_SLOT_QUEUE;
 use crate::sqlite::timer::SELECT_DUE_TIMERS;
@@ -228,12 +231,12 @@ fn runs_of_an_agent_and_dead_letters_are_listed_by_index() {
     let head = "SEARCH h USING PRIMARY KEY (run=?) LEFT-JOIN";
     let walk = "SEARCH r USING INDEX run_agent (agent=? AND id<?)";
     let [chain, newest] = CHAIN;
-    check_query_plan(&select_run_rows_statement(&of_agent).0, &[walk, head, chain, newest]);
+    check_query_plan(&list_runs_sql(&of_agent), &[walk, head, chain, newest]);
     let of_parent = RunFilter { parent: after, ..RunFilter::default() };
     let walk = "SEARCH r USING INDEX run_tree (root=?)";
     let parent = "SEARCH p USING INDEX sqlite_autoindex_run_1 (id=?)";
     let plan = [walk, "SCALAR SUBQUERY 1", parent, head, chain, newest];
-    check_query_plan(&select_run_rows_statement(&of_parent).0, &plan);
+    check_query_plan(&list_runs_sql(&of_parent), &plan);
     let dead_letters = RunFilter {
         statuses: vec![Status::Failed],
         inbox: Some(InboxName::new("mail").unwrap()),
@@ -243,10 +246,31 @@ fn runs_of_an_agent_and_dead_letters_are_listed_by_index() {
     let walk = "SEARCH h USING INDEX run_head_failed_inbox (inbox=?)";
     let run = "SEARCH r USING INDEX sqlite_autoindex_run_1 (id=?)";
     let [of_later, later] = RETRIED;
-    check_query_plan(
-        &select_run_rows_statement(&dead_letters).0,
-        &[walk, of_later, later, run, chain, newest],
-    );
+    check_query_plan(&list_runs_sql(&dead_letters), &[walk, of_later, later, run, chain, newest]);
+}
+
+#[test]
+fn runs_are_searched_and_filtered_by_index() {
+    let head = "SEARCH h USING PRIMARY KEY (run=?) LEFT-JOIN";
+    let [chain, newest] = CHAIN;
+    let walk = "SEARCH r USING INDEX run_thread (thread=?)";
+    let search = "SEARCH t EXISTS USING INDEX sqlite_autoindex_run_text_1 (run=?)";
+    let of_thread = RunFilter {
+        thread: Some(ThreadKey::new("chat").unwrap()),
+        search: Some("leak".to_owned()),
+        ..RunFilter::default()
+    };
+    check_query_plan(&list_runs_sql(&of_thread), &[walk, head, chain, newest, search]);
+    let open = "SCAN w USING INDEX run_head_open";
+    check_query_plan(SELECT_RUNS_WAITING_FOR_PERSON, &[open]);
+    let failed = "SCAN h USING INDEX run_head_failed";
+    let run = "SEARCH f USING INDEX sqlite_autoindex_run_1 (id=?)";
+    let [of_later, later] = RETRIED;
+    check_query_plan(&select_failed_runs_to_retry_sql(), &[failed, of_later, later, run]);
+}
+
+fn list_runs_sql(filter: &RunFilter) -> String {
+    select_run_rows_statement(filter, Timestamp::default()).0
 }
 
 #[test]

@@ -2,12 +2,11 @@
 
 use longhaul_core::change::UsageRow;
 use longhaul_core::id::RunId;
-use longhaul_core::port::records::{ModelUsage, UsageQuery};
+use longhaul_core::port::records::{DAY_MICROS, UsageQuery, UsageSum};
 use longhaul_core::usage::MicroUsd;
-use rusqlite::{Result, params, params_from_iter};
+use rusqlite::{Result, params};
 
-use crate::sqlite::column::{amount_to_column, count_to_column, get_u64};
-use crate::sqlite::filter::WhereClauseBuilder;
+use crate::sqlite::column::{amount_to_column, get_parsed, get_time, get_u64, limit_to_column};
 use crate::sqlite::run_row::get_usage_columns;
 use crate::sqlite::tx::Tx;
 
@@ -42,9 +41,9 @@ pub(crate) fn add_usage(tx: &Tx<'_>, run: RunId, row: &UsageRow) -> Result<()> {
         return Ok(());
     }
     tx.exec(
-        "INSERT INTO usage (run, root, at, model, input_tokens, output_tokens, cached_tokens,
+        "INSERT INTO usage (run, at, model, input_tokens, output_tokens, cached_tokens,
                             cache_write_tokens, reasoning_tokens, estimated, cost_micro_usd)
-         SELECT id, root, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM run WHERE id = ?1",
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         params![
             run.bytes(),
             tx.now_micros(),
@@ -60,26 +59,27 @@ pub(crate) fn add_usage(tx: &Tx<'_>, run: RunId, row: &UsageRow) -> Result<()> {
     )
 }
 
-/// Returns the usage of each model in the runs that the query selects.
-pub(crate) fn usage_by_model(tx: &Tx<'_>, query: UsageQuery) -> Result<Vec<ModelUsage>> {
-    let mut filter = WhereClauseBuilder::default();
-    filter.add_optional_condition("root = ?", query.root.map(|root| root.bytes().to_vec()));
-    filter.add_optional_condition("at >= ?", query.since.map(|since| since.as_micros()));
-    let select = "SELECT model, sum(input_tokens), sum(output_tokens), sum(cached_tokens),
-                         sum(cache_write_tokens), sum(reasoning_tokens), max(estimated),
-                         coalesce(sum(cost_micro_usd), 0), count(*) - count(cost_micro_usd)
-                    FROM usage";
-    let (sql, values) = filter.into_select_statement(
-        select,
-        " GROUP BY model ORDER BY model",
-        count_to_column(u64::MAX),
-    );
-    tx.query_all(&sql, params_from_iter(values), |row| {
-        Ok(ModelUsage {
-            model: row.get(0)?,
-            usage: get_usage_columns(row, 1)?,
-            cost: MicroUsd(get_u64(row, 7)?),
-            unpriced: get_u64(row, 8)?,
+/// Sums up the usage by day, agent and model.
+pub(crate) const SELECT_USAGE_SUMS: &str =
+    "SELECT u.at / ?3 * ?3, r.agent, u.model, count(*), sum(u.input_tokens), sum(u.output_tokens),
+            sum(u.cached_tokens), sum(u.cache_write_tokens), sum(u.reasoning_tokens),
+            max(u.estimated), coalesce(sum(u.cost_micro_usd), 0),
+            count(*) - count(u.cost_micro_usd)
+       FROM usage u CROSS JOIN run r ON r.id = u.run
+      WHERE u.at >= ?1 GROUP BY 1, 2, 3 ORDER BY 1 DESC, 11 DESC, 2, 3 LIMIT ?2";
+
+/// Returns the usage by day, agent and model.
+pub(crate) fn usage_sums(tx: &Tx<'_>, query: UsageQuery) -> Result<Vec<UsageSum>> {
+    let params = params![query.since.as_micros(), limit_to_column(query.limit), DAY_MICROS];
+    tx.query_all(SELECT_USAGE_SUMS, params, |row| {
+        Ok(UsageSum {
+            day: get_time(row, 0)?,
+            agent: get_parsed(row, 1)?,
+            model: row.get(2)?,
+            calls: get_u64(row, 3)?,
+            usage: get_usage_columns(row, 4)?,
+            cost: MicroUsd(get_u64(row, 10)?),
+            unpriced: get_u64(row, 11)?,
         })
     })
 }

@@ -31,6 +31,7 @@ pub mod chain;
 pub mod children;
 pub mod claim;
 pub mod copied_journal;
+pub mod delete_run;
 pub mod effect_key;
 pub mod fence;
 pub mod fixture;
@@ -40,6 +41,7 @@ pub mod lane;
 pub mod lane_entry;
 pub mod lane_race;
 pub mod list;
+pub mod list_filter;
 pub mod note;
 pub mod open;
 pub mod outsider;
@@ -204,7 +206,7 @@ macro_rules! each_store_check {
                 a_hold_leaves_a_reserve_until_the_model_is_warned
                 a_raise_of_the_root_reaches_its_tree
                 usage_adds_up
-                usage_is_summed_by_model
+                usage_is_summed_by_day_agent_and_model
             }
             budget_queue {
                 runs_hold_budget_in_the_order_of_their_waits
@@ -340,6 +342,17 @@ macro_rules! each_store_check {
                 pages_are_stable_while_rows_are_added
                 a_change_is_signalled
                 runs_of_one_request_are_listed
+            }
+            list_filter {
+                tasks_are_filtered_and_searched
+                submitted_runs_are_listed_without_children
+                runs_that_need_a_person_are_listed_and_counted
+                sorted_lists_are_read_in_pages
+                the_last_progress_is_in_the_row
+            }
+            delete_run {
+                an_ended_tree_is_deleted
+                a_tree_in_use_is_kept
             }
             prune {
                 long_bodies_are_shared_and_round_trip

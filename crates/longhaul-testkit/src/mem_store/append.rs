@@ -49,6 +49,9 @@ impl Tx<'_> {
                 request = Some(request_key.clone());
             }
         }
+        if let Some(progress) = batch.last_progress().cloned() {
+            self.tables.heads.update(&run, |head| head.progress = Some(progress));
+        }
         self.apply_changes(run, batch.changes)?;
         let seq = self.append_events(&JournalAppend { run, epoch, events: &batch.events })?;
         if matches!(author, JournalAuthor::Closer { .. }) {

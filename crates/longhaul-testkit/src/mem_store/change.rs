@@ -73,10 +73,8 @@ impl Tx<'_> {
     }
 
     fn add_usage(&mut self, run: RunId, row: UsageRow) {
-        let mut root = run;
         let is_call = !row.model.is_empty();
         self.tables.heads.update(&run, |head| {
-            root = head.task.root;
             let totals = &mut head.totals;
             totals.turns = totals.turns.saturating_add(row.turns);
             totals.usage = totals.usage.plus(row.usage);
@@ -89,7 +87,7 @@ impl Tx<'_> {
         });
         if is_call {
             let at = self.now;
-            let entry = UsageEntry { run, root, at, row };
+            let entry = UsageEntry { run, at, row };
             let key = self.tables.next_row_id();
             self.tables.usage.insert(key, entry);
         }

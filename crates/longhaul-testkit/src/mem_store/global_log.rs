@@ -41,7 +41,9 @@ impl Tables {
     /// Returns the last global sequence number.
     pub(crate) fn last_global_seq(&self) -> GlobalSeq {
         let last = self.global_log.iter().next_back();
-        last.map_or_else(GlobalSeq::default, |(global_seq, _)| *global_seq)
+        last.map_or(self.last_deleted_global_seq, |(global_seq, _)| {
+            self.last_deleted_global_seq.max(*global_seq)
+        })
     }
 
     /// Returns the run with the newest event.

@@ -109,6 +109,9 @@ impl Head {
             root: task.root,
             chain: None,
             submitter: task.submitter.clone(),
+            title: task.title(),
+            tags: task.tags.clone(),
+            progress: self.progress.clone(),
             epoch: self.epoch,
             worker: match self.state {
                 State::Leased(worker) => Some(worker),

@@ -179,6 +179,7 @@ impl Tx<'_> {
                 cost: Some(MicroUsd::ZERO),
                 active: Millis::ZERO,
             },
+            progress: None,
             created_at: self.now,
             started_at: None,
             finished_at: None,

@@ -7,7 +7,9 @@
 use std::collections::BTreeSet;
 
 use longhaul_core::id::{RunId, Seq};
+use longhaul_core::note::MemoryNote;
 use longhaul_core::policy::spend_cap::SPEND_TTL;
+use longhaul_core::port::records::{DeleteRunsOutcome, DeletedRuns};
 use longhaul_core::port::store::{DEAD_WORKER_TTL, PruneOutcome, PruneRequest, WorkerLiveness};
 use longhaul_core::raw::Hash;
 
@@ -74,6 +76,39 @@ impl Tx<'_> {
         });
     }
 
+    /// Deletes the tree of runs with this root, unless a run of the tree is still in use.
+    pub(crate) fn delete_run_tree(&mut self, root: RunId) -> DeleteRunsOutcome {
+        let heads = self.tables.heads.iter().filter(|(_, head)| head.task.root == root);
+        let runs: Vec<(RunId, bool)> =
+            heads.map(|(run, head)| (*run, head.state.is_ended())).collect();
+        let is_in_tree = |run: RunId| runs.iter().any(|(other, _)| *other == run);
+        if runs.is_empty() {
+            return DeleteRunsOutcome::NotFound;
+        }
+        if let Some((open, _)) = runs.iter().find(|(_, has_ended)| !has_ended) {
+            return DeleteRunsOutcome::Open(*open);
+        }
+        let sandboxes = &self.tables.sandboxes;
+        let existing =
+            sandboxes.iter().find(|(_, row)| !row.state.is_gone() && is_in_tree(row.owner));
+        if let Some((sandbox, _)) = existing {
+            return DeleteRunsOutcome::HasSandbox(*sandbox);
+        }
+        if let Some((_, row)) = self.tables.outbox.iter().find(|(_, row)| is_in_tree(row.run)) {
+            return DeleteRunsOutcome::Undelivered(row.run);
+        }
+        let others = self.tables.heads.iter().filter(|(_, head)| head.task.root != root);
+        let continued_by = others.filter(|(_, head)| head.task.earlier_account() == Some(root));
+        let continued_by = continued_by.count() as u64;
+        let is_own = |note: &MemoryNote| note.run.is_some_and(is_in_tree);
+        let notes = self.tables.notes.remove_where(|_, note| is_own(&note.note)) as u64;
+        let runs: Vec<RunId> = runs.into_iter().map(|(run, _)| run).collect();
+        runs.iter().for_each(|run| self.delete_run(*run));
+        let referenced = self.referenced_blobs();
+        self.tables.blobs.remove_where(|hash, _| !referenced.contains(hash));
+        DeleteRunsOutcome::Deleted(DeletedRuns { runs, notes, continued_by })
+    }
+
     fn delete_run(&mut self, run: RunId) {
         self.leave_lane(run);
         let tables = &mut *self.tables;
@@ -91,6 +126,7 @@ impl Tx<'_> {
         for (key, global_seq) in rows {
             tables.journal.remove(&key);
             tables.global_log.remove(&global_seq);
+            tables.last_deleted_global_seq = tables.last_deleted_global_seq.max(global_seq);
         }
         tables.blob_refs.remove_where(|(owner, _), ()| *owner == run);
         tables.effect_key_waits.remove_where(|(_, waiting), ()| *waiting == run);

@@ -1,45 +1,26 @@
 //! Records besides journals and the ready queue.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use longhaul_core::chain::ChainRow;
 use longhaul_core::change::LateToolResult;
 use longhaul_core::checkpoint::RunCheckpoint;
-use longhaul_core::id::{InboxName, LaneKey, RunId, Seq, ThreadKey, WorkerId};
+use longhaul_core::id::{AgentName, InboxName, LaneKey, RunId, Seq, ThreadKey, WorkerId};
 use longhaul_core::message::Message;
 use longhaul_core::port::records::{
-    DueOutboxMessage, InboxRunCounts, LaneRow, ModelUsage, UsageQuery, WorkerRow,
+    DAY_MICROS, DueOutboxMessage, InboxRunCounts, LaneRow, UsageQuery, UsageSum, WorkerRow,
 };
-use longhaul_core::port::store::{RunFilter, RunRow, WorkerLiveness};
+use longhaul_core::port::store::{RunRow, WorkerLiveness};
 use longhaul_core::status::Status;
-use longhaul_core::time::Millis;
+use longhaul_core::time::{Millis, Timestamp};
 use longhaul_core::usage::{MicroUsd, Usage};
 
 use crate::mem_store::rows::{Head, Lane, State, Tables, Worker};
 use crate::mem_store::tx::Tx;
 
 impl Tables {
-    /// Returns rows of runs, newest first.
-    pub(crate) fn list_runs(&self, filter: &RunFilter) -> Vec<RunRow> {
-        let retried: BTreeSet<RunId> = match filter.not_retried {
-            true => self.retried_runs(),
-            false => BTreeSet::new(),
-        };
-        let matches = |row: &RunRow| {
-            (filter.statuses.is_empty() || filter.statuses.contains(&row.status))
-                && filter.agent.as_ref().is_none_or(|agent| row.agent == *agent)
-                && (filter.lane.is_none() || filter.lane == row.lane)
-                && filter.inbox.as_ref().is_none_or(|inbox| row.inbox == *inbox)
-                && !retried.contains(&row.id)
-                && filter.root.is_none_or(|root| row.root == root)
-                && filter.parent.is_none_or(|parent| row.parent == Some(parent))
-                && filter.after.is_none_or(|after| row.id < after)
-        };
-        let rows = self.heads.iter().rev().map(|(run, head)| self.run_row(*run, head));
-        rows.filter(matches).take(filter.limit).collect()
-    }
-
     /// Returns the row of a run, with the state of its chain.
     pub(crate) fn run_row(&self, run: RunId, head: &Head) -> RunRow {
         RunRow { chain: self.chain_row(head), ..head.row(run) }
@@ -59,7 +40,7 @@ impl Tables {
     }
 
     /// Returns the runs that a later run retries.
-    fn retried_runs(&self) -> BTreeSet<RunId> {
+    pub(crate) fn retried_runs(&self) -> BTreeSet<RunId> {
         let tasks = self.heads.iter().map(|(_, head)| &head.task);
         tasks.filter_map(|task| task.retry_of).map(|retried| retried.run).collect()
     }
@@ -108,27 +89,32 @@ impl Tables {
         messages
     }
 
-    pub(crate) fn usage_by_model(&self, query: UsageQuery) -> Vec<ModelUsage> {
-        let mut sums: BTreeMap<&str, (Usage, MicroUsd, u64)> = BTreeMap::new();
+    /// Returns usage by day, agent and model.
+    pub(crate) fn usage_sums(&self, query: UsageQuery) -> Vec<UsageSum> {
+        let mut sums: BTreeMap<(i64, AgentName, &str), UsageSum> = BTreeMap::new();
         let rows = self.usage.iter().map(|(_, entry)| entry);
-        let rows = rows.filter(|entry| {
-            query.root.is_none_or(|root| entry.root == root)
-                && query.since.is_none_or(|since| entry.at >= since)
-        });
-        for entry in rows {
-            let (usage, cost, unpriced) = sums.entry(&entry.row.model).or_default();
-            *usage = usage.plus(entry.row.usage);
-            *cost = cost.plus(entry.row.cost.unwrap_or(MicroUsd::ZERO));
-            *unpriced += u64::from(entry.row.cost.is_none());
-        }
-        sums.into_iter()
-            .map(|(model, (usage, cost, unpriced))| ModelUsage {
+        for entry in rows.filter(|entry| entry.at >= query.since) {
+            let Some(head) = self.heads.get(&entry.run) else { continue };
+            let (agent, model) = (head.task.agent.clone(), entry.row.model.as_str());
+            let day = entry.at.as_micros() / DAY_MICROS * DAY_MICROS;
+            let sum = sums.entry((day, agent.clone(), model)).or_insert_with(|| UsageSum {
+                day: Timestamp::from_micros(day),
+                agent,
                 model: model.to_owned(),
-                usage,
-                cost,
-                unpriced,
-            })
-            .collect()
+                calls: 0,
+                usage: Usage::default(),
+                cost: MicroUsd::ZERO,
+                unpriced: 0,
+            });
+            sum.calls += 1;
+            sum.usage = sum.usage.plus(entry.row.usage);
+            sum.cost = sum.cost.plus(entry.row.cost.unwrap_or(MicroUsd::ZERO));
+            sum.unpriced += u64::from(entry.row.cost.is_none());
+        }
+        let mut sums: Vec<UsageSum> = sums.into_values().collect();
+        sums.sort_by_key(|sum| (Reverse(sum.day), Reverse(sum.cost.0)));
+        sums.truncate(query.limit);
+        sums
     }
 
     /// Returns the lanes that are paused or have runs after a name, in order of their names.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use longhaul_core::change::{LateToolResult, OutboxRow, SandboxRow, SteerRow, TimerKind, UsageRow};
 use longhaul_core::checkpoint::RunCheckpoint;
+use longhaul_core::event::environment::ProgressReported;
 use longhaul_core::id::{
     AgentName, Epoch, GateId, InboxName, LaneKey, ResourceKey, RuleId, RunId, SandboxId,
     ScheduleName, Seq, ThreadKey, TimerId, WorkerId,
@@ -40,6 +41,8 @@ macro_rules! tables {
             $(pub(crate) $name: Table<$key, $row>,)*
             /// Last number given to a row without a natural key. Never decreases.
             pub(crate) last_row_id: u64,
+            /// Highest global sequence number of a deleted event. Never decreases.
+            pub(crate) last_deleted_global_seq: GlobalSeq,
         }
 
         impl Tables {
@@ -132,6 +135,8 @@ pub(crate) struct Head {
     /// How long the run waits for messages after the last one, before it starts.
     pub(crate) collect_window: Option<Millis>,
     pub(crate) totals: RunTotals,
+    /// Progress that the agent reported last.
+    pub(crate) progress: Option<ProgressReported>,
     pub(crate) created_at: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,
@@ -226,7 +231,6 @@ pub(crate) struct SlotWait {
 #[derive(Debug, Clone)]
 pub(crate) struct UsageEntry {
     pub(crate) run: RunId,
-    pub(crate) root: RunId,
     pub(crate) at: Timestamp,
     pub(crate) row: UsageRow,
 }

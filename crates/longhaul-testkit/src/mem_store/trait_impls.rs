@@ -13,6 +13,7 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
+use longhaul_core::policy::effect_key::ClaimedEffectKey;
 use longhaul_core::policy::gate::{GateRow, RulePattern};
 use longhaul_core::policy::rule::{
     RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
@@ -24,13 +25,14 @@ use longhaul_core::port::auth::{
 };
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueOutboxMessage, DueTimer, GlobalJournalPage, GlobalSeq,
-    InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DeleteRunsOutcome, DueOutboxMessage, DueTimer, GlobalJournalPage,
+    GlobalSeq, InboxRunCounts, LaneRow, RecordStore, RepairedRowCounts, UsageQuery, UsageSum,
+    WorkerRow,
 };
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest, GateFilter,
     Heartbeat, HeartbeatAck, JournalPage, JournalReadRequest, PruneOutcome, PruneRequest,
-    RunClaimRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    RunClaimRequest, RunCounts, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::request::IdempotentRequestEffect;
@@ -73,7 +75,7 @@ impl Store for MemStore {
     }
 
     async fn list_runs(&self, filter: RunFilter) -> StoreResult<Vec<RunRow>> {
-        Ok(self.read_tx(|tx| tx.tables.list_runs(&filter)))
+        Ok(self.read_tx(|tx| tx.tables.list_runs(&filter, tx.now)))
     }
 
     async fn list_gates(&self, filter: GateFilter) -> StoreResult<Vec<GateRow>> {
@@ -252,8 +254,8 @@ impl RecordStore for MemStore {
         })
     }
 
-    async fn usage_by_model(&self, query: UsageQuery) -> StoreResult<Vec<ModelUsage>> {
-        Ok(self.read_tx(|tx| tx.tables.usage_by_model(query)))
+    async fn usage_sums(&self, query: UsageQuery) -> StoreResult<Vec<UsageSum>> {
+        Ok(self.read_tx(|tx| tx.tables.usage_sums(query)))
     }
 
     async fn find_lane(&self, lane: &LaneKey) -> StoreResult<Option<LaneRow>> {
@@ -292,12 +294,24 @@ impl RecordStore for MemStore {
         Ok(self.read_tx(|tx| tx.tables.count_by_inbox(inbox)))
     }
 
+    async fn count_runs(&self) -> StoreResult<RunCounts> {
+        Ok(self.read_tx(|tx| tx.tables.count_runs()))
+    }
+
     async fn claimed_runs_with_last_seq(&self, worker: WorkerId) -> StoreResult<Vec<(RunId, Seq)>> {
         Ok(self.read_tx(|tx| tx.tables.claimed_runs_with_last_seq(worker)))
     }
 
     async fn list_workers(&self) -> StoreResult<Vec<WorkerRow>> {
         Ok(self.read_tx(|tx| tx.tables.workers()))
+    }
+
+    async fn delete_run_tree(&self, root: RunId) -> StoreResult<DeleteRunsOutcome> {
+        self.write_tx(|tx| Ok(tx.delete_run_tree(root)))
+    }
+
+    async fn effect_key(&self, key: Hash) -> StoreResult<Option<ClaimedEffectKey>> {
+        Ok(self.read_tx(|tx| tx.tables.effect_keys.get(&key).copied()))
     }
 
     async fn free_effect_key(&self, run: RunId, freed: LateToolResult) -> StoreResult<bool> {

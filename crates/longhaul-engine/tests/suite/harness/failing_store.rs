@@ -15,6 +15,7 @@ use longhaul_core::id::{
 };
 use longhaul_core::message::Message;
 use longhaul_core::note::{AddNoteOutcome, MemoryNote, NewMemoryNote};
+use longhaul_core::policy::effect_key::ClaimedEffectKey;
 use longhaul_core::policy::gate::{GateRow, RulePattern};
 use longhaul_core::policy::rule::{
     RememberedApprovalFilter, RememberedApprovalRow, RememberedApprovalScope,
@@ -22,13 +23,14 @@ use longhaul_core::policy::rule::{
 use longhaul_core::policy::spend_cap::{CapCounterRow, CapLimitChange};
 use longhaul_core::port::queue::{PeekRequest, QueuePosition};
 use longhaul_core::port::records::{
-    BudgetAccount, ChangedRuns, DueOutboxMessage, DueTimer, GlobalJournalPage, GlobalSeq,
-    InboxRunCounts, LaneRow, ModelUsage, RecordStore, RepairedRowCounts, UsageQuery, WorkerRow,
+    BudgetAccount, ChangedRuns, DeleteRunsOutcome, DueOutboxMessage, DueTimer, GlobalJournalPage,
+    GlobalSeq, InboxRunCounts, LaneRow, RecordStore, RepairedRowCounts, UsageQuery, UsageSum,
+    WorkerRow,
 };
 use longhaul_core::port::store::{
     AppendRequest, AppendResult, Claim, CreateRunsOutcome, CreateRunsRequest, GateFilter,
     Heartbeat, HeartbeatAck, JournalAuthor, JournalPage, JournalReadRequest, PruneOutcome,
-    PruneRequest, RunClaimRequest, RunFilter, RunRow, Store, StoreError, StoreWatcher,
+    PruneRequest, RunClaimRequest, RunCounts, RunFilter, RunRow, Store, StoreError, StoreWatcher,
 };
 use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
@@ -394,8 +396,8 @@ impl RecordStore for FailingStore {
         self.inner.set_cap_limit(change).await
     }
 
-    async fn usage_by_model(&self, query: UsageQuery) -> StoreResult<Vec<ModelUsage>> {
-        self.inner.usage_by_model(query).await
+    async fn usage_sums(&self, query: UsageQuery) -> StoreResult<Vec<UsageSum>> {
+        self.inner.usage_sums(query).await
     }
 
     async fn find_lane(&self, lane: &LaneKey) -> StoreResult<Option<LaneRow>> {
@@ -421,6 +423,10 @@ impl RecordStore for FailingStore {
         self.inner.count_runs_by_inbox(inbox).await
     }
 
+    async fn count_runs(&self) -> StoreResult<RunCounts> {
+        self.inner.count_runs().await
+    }
+
     async fn claimed_runs_with_last_seq(&self, worker: WorkerId) -> StoreResult<Vec<(RunId, Seq)>> {
         RecordStore::claimed_runs_with_last_seq(&self.inner, worker).await
     }
@@ -428,6 +434,14 @@ impl RecordStore for FailingStore {
     async fn list_workers(&self) -> StoreResult<Vec<WorkerRow>> {
         self.worker_reads.fetch_add(1, Ordering::SeqCst);
         self.inner.list_workers().await
+    }
+
+    async fn delete_run_tree(&self, root: RunId) -> StoreResult<DeleteRunsOutcome> {
+        self.inner.delete_run_tree(root).await
+    }
+
+    async fn effect_key(&self, key: Hash) -> StoreResult<Option<ClaimedEffectKey>> {
+        self.inner.effect_key(key).await
     }
 
     async fn free_effect_key(&self, run: RunId, freed: LateToolResult) -> StoreResult<bool> {

@@ -3,7 +3,7 @@
 
 use longhaul_core::change::{BudgetHold, BudgetHoldSettlement, JournalBatch, RowChange, UsageRow};
 use longhaul_core::policy::budget::{BudgetAccount, BudgetRaise};
-use longhaul_core::port::records::{ModelUsage, UsageQuery};
+use longhaul_core::port::records::{DAY_MICROS, UsageQuery};
 use longhaul_core::port::store::{AppendRefusalReason, AppendResult};
 use longhaul_core::status::Status;
 use longhaul_core::task::TaskSpec;
@@ -13,7 +13,9 @@ use longhaul_core::usage::{BudgetAmount, MicroUsd, RemainingBudget, Usage};
 use crate::conformance::store::batches::{
     BatchExt as _, change_batch, end_batch, events_batch, park_batch, progress,
 };
-use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, refused};
+use crate::conformance::store::fixture::{
+    ClaimedRun, StoreFixture, agent, assert_appended, refused,
+};
 
 /// A hold is created, and then spent, lost or released.
 pub async fn a_hold_is_settled(fixture: StoreFixture) {
@@ -240,43 +242,47 @@ pub async fn usage_adds_up(fixture: StoreFixture) {
     assert_eq!((row.turns, row.cost), (5, None), "the cost of one call is not known");
 }
 
-/// Usage is summed by model, for a tree of runs or since a time.
-pub async fn usage_is_summed_by_model(fixture: StoreFixture) {
+/// Usage is summed by day, agent and model, also of runs that have not ended.
+pub async fn usage_is_summed_by_day_agent_and_model(fixture: StoreFixture) {
     let mut first = fixture.open_and_claim(|_| {}).await;
-    let mut second = fixture.open_and_claim(|_| {}).await;
+    let mut second = fixture.open_and_claim(|task| task.agent = agent("planner")).await;
+    let start = fixture.harness.clock.now();
     assert_appended(&first.change(add_usage("b", Some(7))).await);
     assert_appended(&second.change(add_usage("b", None)).await);
-    fixture.advance(Millis(10));
-    let since = fixture.harness.clock.now();
+    fixture.advance(Millis::from_secs(2 * 24 * 60 * 60));
     let batch = events_batch([progress(1)])
         .with_change(add_usage("a", Some(5)))
-        .with_change(add_usage("b", Some(2)))
+        .with_change(add_usage("a", Some(1)))
+        .with_change(add_usage("b", Some(9)))
         .with_change(add_usage("", Some(3)));
     first.append_ok(batch).await;
-    let usage = |calls: u64| Usage {
-        input_tokens: 100 * calls,
-        output_tokens: 10 * calls,
-        reasoning_tokens: 3 * calls,
-        ..Usage::default()
+    let now = fixture.harness.clock.now();
+    let sums = async |since, limit| {
+        let query = UsageQuery { since, limit };
+        let sums = fixture.harness.records.usage_sums(query).await.expect("sums");
+        sums.into_iter()
+            .map(|sum| {
+                assert_eq!(sum.usage.input_tokens, 100 * sum.calls);
+                assert!(sum.day.as_micros() % DAY_MICROS == 0 && sum.day <= now);
+                let is_today = sum.day.plus(Millis::from_secs(24 * 60 * 60)) > now;
+                let names = (sum.agent.to_string(), sum.model);
+                (is_today, names.0, names.1, sum.calls, sum.cost.0, sum.unpriced)
+            })
+            .collect::<Vec<_>>()
     };
-    let spend = |model: &str, cost, unpriced, calls| ModelUsage {
-        model: model.to_owned(),
-        usage: usage(calls),
-        cost: MicroUsd(cost),
-        unpriced,
+    let sum = |is_today, agent: &str, model: &str, amounts: (u64, u64, u64)| {
+        let (calls, cost, unpriced) = amounts;
+        (is_today, agent.to_owned(), model.to_owned(), calls, cost, unpriced)
     };
-    let usage_rows = async |root, since| {
-        let spend = fixture.harness.records.usage_by_model(UsageQuery { root, since }).await;
-        let mut rows = spend.expect("spend");
-        rows.sort_unstable_by(|one, other| one.model.cmp(&other.model));
-        rows
-    };
-    assert_eq!(usage_rows(None, None).await, [spend("a", 5, 0, 1), spend("b", 9, 1, 3)]);
-    let usage_of_first = [spend("a", 5, 0, 1), spend("b", 9, 0, 2)];
-    assert_eq!(usage_rows(Some(first.run), None).await, usage_of_first);
-    let recent_usage = [spend("a", 5, 0, 1), spend("b", 2, 0, 1)];
-    assert_eq!(usage_rows(None, Some(since)).await, recent_usage);
-    assert_eq!(usage_rows(Some(second.run), Some(since)).await, []);
+    let all = [
+        sum(true, "writer", "b", (1, 9, 0)),
+        sum(true, "writer", "a", (2, 6, 0)),
+        sum(false, "writer", "b", (1, 7, 0)),
+        sum(false, "planner", "b", (1, 0, 1)),
+    ];
+    assert_eq!(sums(start, 9).await, all);
+    assert_eq!(sums(start, 1).await, all[..1]);
+    assert_eq!(sums(now, 9).await, all[..2]);
 }
 
 fn add_usage(model: &str, cost: Option<u64>) -> RowChange {

@@ -12,7 +12,7 @@ use crate::conformance::store::batches::{BatchExt as _, end_batch, events_batch}
 use crate::conformance::store::fixture::{StoreFixture, agent, lane_key};
 
 /// Returns the position of a run in a chain of two steps.
-fn position(step: usize, first_run: RunId) -> Box<PositionInChain> {
+pub(crate) fn position(step: usize, first_run: RunId) -> Box<PositionInChain> {
     let step_of = |name: &str| ChainStep {
         name: name.to_owned(),
         agent: agent(name),

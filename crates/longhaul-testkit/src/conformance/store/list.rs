@@ -142,7 +142,7 @@ pub async fn runs_are_counted_by_inbox(fixture: StoreFixture) {
 }
 
 /// Returns a batch that ends a run as failed.
-fn failed_batch() -> JournalBatch {
+pub(crate) fn failed_batch() -> JournalBatch {
     let failed = RunSchedulingUpdate::End {
         status: Status::Failed,
         code: Some("turn_limit".to_owned()),
@@ -215,11 +215,11 @@ pub async fn runs_of_one_request_are_listed(fixture: StoreFixture) {
     assert_eq!(ids(&fixture, empty_page).await, []);
 }
 
-fn all() -> RunFilter {
+pub(crate) fn all() -> RunFilter {
     RunFilter { limit: 100, ..RunFilter::default() }
 }
 
-async fn ids(fixture: &StoreFixture, filter: RunFilter) -> Vec<RunId> {
+pub(crate) async fn ids(fixture: &StoreFixture, filter: RunFilter) -> Vec<RunId> {
     let rows = fixture.harness.store.list_runs(filter).await.expect("rows");
     rows.into_iter().map(|row| row.id).collect()
 }
