@@ -83,11 +83,7 @@ impl CheckAgentsCommand {
         let notes_json = notes.iter().map(|(path, note)| json!({ "path": path, "message": note }));
         let findings = json!({ "problems": problems, "notes": notes_json.collect::<Value>() });
         output::show(self.json, &findings, |_| {
-            // Paths are untrusted as well, since the project's author chose them.
-            let notes = notes.iter().map(|(path, note)| {
-                format!("{}: note: {note}", escape_to_one_line(&path.display().to_string()))
-            });
-            let mut lines = problems.iter().map(ToString::to_string).chain(notes);
+            let mut lines = problems.iter().map(ToString::to_string).chain(collapsed_notes(&notes));
             lines.try_for_each(|line| output::print_text(&line))
         })?;
         for note in secrets::unredactable_secret_warnings(&project.config) {
@@ -105,6 +101,31 @@ impl CheckAgentsCommand {
             false => bail!("{summary}; an agent with problems can't be used"),
         }
     }
+}
+
+/// Maximum number of files that a note about several of them names.
+const NOTE_FILES_MAX: usize = 3;
+
+/// Returns one line for each note, with the files that have the same note.
+fn collapsed_notes(notes: &[(PathBuf, String)]) -> Vec<String> {
+    let mut lines: Vec<(&str, Vec<&Path>)> = Vec::new();
+    for (path, note) in notes {
+        match lines.iter_mut().find(|(other, _)| other == note) {
+            Some((_, paths)) => paths.push(path),
+            None => lines.push((note, vec![path])),
+        }
+    }
+    let lines = lines.into_iter().map(|(note, paths)| {
+        let named: Vec<String> =
+            paths.iter().take(NOTE_FILES_MAX).map(|path| path.display().to_string()).collect();
+        let more = match paths.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        // Paths are untrusted as well, since the project's author chose them.
+        format!("{}{more}: note: {note}", escape_to_one_line(&named.join(", ")))
+    });
+    lines.collect()
 }
 
 /// Returns the problems of `.mcp.json` and of the servers in it.
