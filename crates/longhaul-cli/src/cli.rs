@@ -10,8 +10,9 @@ use crate::exit::Exit;
 use crate::table::JsonArgs;
 use crate::{
     agents, answer, approve, batch, chains, chaos, config, db, demo, diff, doctor, error, export,
-    fork, gates, inbox, keys, lanes, log, ls, mcp, memory, mock_model, models, output, rules, run,
-    run_commands, sandboxes, schedules, server, show, spend, steer, submit, trust, watch, worker,
+    fork, gates, inbox, init, keys, lanes, log, ls, mcp, memory, mock_model, models, output, rules,
+    run, run_commands, sandboxes, schedules, server, show, spend, steer, submit, tools, trust,
+    watch, worker,
 };
 
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
@@ -46,6 +47,9 @@ macro_rules! commands {
 
 // Order in the help: start, inspect, steer, decide, define, administer.
 commands! {
+    /// Makes a project that runs at once, and says what it found in the folder
+    #[command(after_help = init::EXAMPLES)]
+    Init(init::InitCommand),
     /// Runs a demo: an agent, an approval, a SIGKILL and a recovery; needs no API key
     Demo(demo::DemoCommand),
     #[command(flatten)]
@@ -107,6 +111,9 @@ commands! {
     /// Lists, checks, shows and creates agents
     #[command(after_help = agents::EXAMPLES)]
     Agents(agents::AgentsCommand),
+    /// Lists every tool that an agent could have, or shows one tool
+    #[command(after_help = tools::EXAMPLES)]
+    Tools(tools::ToolsCommand),
     /// Lists, shows and checks chains, whose steps run one after another
     #[command(after_help = chains::EXAMPLES)]
     Chains(chains::ChainsCommand),

@@ -40,6 +40,7 @@ mod suite {
     mod idempotency_kills;
     mod in_doubt_cli;
     mod inbox_cli;
+    mod init_cli;
     mod inspect_cli;
     mod interop;
     mod lanes_cli;
