@@ -257,6 +257,7 @@ const NEW_KEY_LABEL: &str = "create a key on the server's machine";
 const HINTS: &[(&str, &str, &str)] = &[
     ("run_not_found", "all runs", "longhaul ls --all"),
     ("gate_not_found", "what waits for an answer", "longhaul gates"),
+    ("signal_not_awaited", "what runs wait for", "longhaul gates"),
     ("batch_not_found", "submit one", "longhaul batch submit FILE.jsonl"),
     ("over_cap invalid_raise", "see the caps", "longhaul spend"),
     ("lane_busy", "see the lanes", "longhaul lanes"),

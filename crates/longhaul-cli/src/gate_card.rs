@@ -60,8 +60,8 @@ pub(crate) fn gate_card(gate: &GateView, lines_max: usize) -> Vec<String> {
     if let Some(editor) = &gate.edited_by {
         lines.push(format!("  input changed by {}", sanitize_line(editor)));
     }
-    for option in &gate.options {
-        lines.push(format!("  - {}", sanitize_line(option)));
+    for (index, option) in gate.options.iter().enumerate() {
+        lines.push(format!("  {} {}", index + 1, sanitize_line(option)));
     }
     lines.extend(form_description_lines(gate).iter().map(|field| format!("  - {field}")));
     let wider_scopes = gate.scopes.iter().skip(1);

@@ -10,6 +10,7 @@ mod chaos;
 mod child_process;
 mod cli;
 mod client;
+mod completions;
 mod config;
 mod db;
 mod demo;
@@ -27,6 +28,7 @@ mod form_prompt;
 mod format;
 mod gate_card;
 mod gates;
+mod help;
 mod inbox;
 mod init;
 mod keys;
@@ -53,7 +55,9 @@ mod sanitize;
 mod schedules;
 mod server;
 mod show;
+mod signal;
 mod spend;
+mod start_time;
 mod steer;
 mod store_access;
 mod style;
@@ -76,6 +80,7 @@ fn main() -> ExitCode {
     if let Some(code) = longhaul_sandbox::launch::handle_launch_command() {
         return code;
     }
+    completions::answer_shell();
     match cli::Cli::parse_command_line() {
         Ok(cli) => cli.run(),
         // The message repeats arguments as they are.

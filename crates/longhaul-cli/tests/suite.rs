@@ -73,6 +73,7 @@ mod suite {
     mod server_log;
     mod sessions_cli;
     mod settings_have_effect;
+    mod signal_cli;
     mod single_process;
     mod skills;
     mod spend_cli;
