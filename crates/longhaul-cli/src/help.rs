@@ -98,19 +98,28 @@ mod tests {
         own.into_iter().chain(command.get_subcommands().flat_map(examples)).collect()
     }
 
+    /// Splits a command line as a shell does: a text in quotes is one word.
+    fn shell_words(line: &str) -> Vec<String> {
+        let (mut words, mut quote) = (vec![String::new()], None);
+        for c in line.chars() {
+            match (quote, c) {
+                (None, ' ') => words.push(String::new()),
+                (None, '"' | '\'') => quote = Some(c),
+                (Some(open), c) if open == c => quote = None,
+                (_, c) => words.iter_mut().last().unwrap().push(c),
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
     #[test]
     fn every_example_is_a_valid_command_line() {
         let command = Cli::full_command();
         let examples = examples(&command);
         assert!(examples.len() > 100, "{}", examples.len());
         for example in examples {
-            // A text in quotes is one argument.
-            let words =
-                example.split(['"', '\'']).enumerate().flat_map(|(index, part)| match index % 2 {
-                    0 => part.split_whitespace().collect::<Vec<_>>(),
-                    _ => vec![part],
-                });
-            let words = std::iter::once("longhaul").chain(words);
+            let words = std::iter::once("longhaul".to_owned()).chain(shell_words(&example));
             if let Err(error) = command.clone().try_get_matches_from(words) {
                 assert!(!error.use_stderr(), "longhaul {example}: {error}");
             }

@@ -11,7 +11,7 @@ use crate::{output, resolve, task_args};
 
 pub(crate) const EXAMPLES: &str = "Examples:
   longhaul signal deployed                          to all runs that wait for `deployed`
-  longhaul signal deployed --payload '{\"build\": 7}' with data for the model
+  longhaul signal deployed --payload '{\"build\": 7}'  with data for the model
   longhaul signal deployed --run @last              to one run only
 
 A run waits for a signal in the tool `wait`, with the name in `signal`, or at a gate that a program

@@ -49,7 +49,7 @@ fn a_task_starts_at_its_time() {
         let run: Value = serde_json::from_str(&project.run(&args, 0).out).unwrap();
         assert_eq!(run["status"], "pending", "{run}");
         let out = project.run(&["why", run["id"].as_str().unwrap()], 0).out;
-        assert!(out.contains("until its start at"), "{out}");
+        assert!(out.contains("waits for its start time"), "{out}");
     }
     for args in [&["--at", "soon"][..], &["--in", "later"], &["--at", "08:00", "--in", "1h"]] {
         let args = [&["submit", "plain", "later"], args].concat();
@@ -81,8 +81,9 @@ fn the_model_scripted_plays_the_script_of_each_agent() {
 #[test]
 fn an_option_of_a_question_is_picked_by_its_number() {
     let project = Project::new();
-    let run = project.run(&["run", "ask", "go", "--no-input"], 3);
-    assert!(run.err.contains("1 left") && run.err.contains("2 right"), "{run:?}");
+    project.run(&["run", "ask", "go", "--no-input"], 3);
+    let gate = project.run(&["gates", "show", "@last"], 0).out;
+    assert!(gate.contains("1 left") && gate.contains("2 right"), "{gate}");
     for answer in ["0", "3", "up"] {
         let refused = project.run(&["answer", "@last", answer], 2);
         assert!(refused.err.contains("must be one of `left`, `right`"), "{refused:?}");
