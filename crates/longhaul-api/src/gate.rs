@@ -314,6 +314,24 @@ pub struct SignalGateBody {
     pub timeout: Option<String>,
 }
 
+/// Body of a request that reports an event to the runs that wait for it by name.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Signal)]
+pub struct SignalBody {
+    /// Name of the signal: the `signal` of a call of `wait`, or a tag of a gate that a program
+    /// raised.
+    #[schema(min_length = 1, max_length = 200)]
+    pub name: String,
+    /// Only this run. Default: every run that waits for the signal.
+    pub run: Option<RunId>,
+    /// Data for the model and for programs.
+    pub payload: Option<RawJson>,
+    /// Note for the model.
+    pub note: Option<String>,
+}
+
 /// Body of a request to create a link to a gate.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -13,7 +13,8 @@ use longhaul_core::id::{
 use crate::agent::{AgentStatsView, AgentView, ChainView};
 use crate::fork::{ForkBody, RunDiffView, RunFilesView};
 use crate::gate::{
-    AnswerBody, AnswerResponse, GateLinkBody, GateLinkView, GateView, RuleView, SignalGateBody,
+    AnswerBody, AnswerResponse, GateLinkBody, GateLinkView, GateView, RuleView, SignalBody,
+    SignalGateBody,
 };
 use crate::health::{LivenessResponse, ReadinessResponse, VersionResponse};
 use crate::inbox::{InboxDetailView, InboxView, NewEventBody, NewTaskBody};
@@ -242,6 +243,12 @@ operations! {
         /// gate that a program raised; other answers require the role approver.
         ANSWER_GATE = Post "/v1/gates/{id}/answer", Operator, at GateId; Required AnswerBody
             => AnswerResponse { 200 "The outcome of the answer" }
+        /// Reports an event to every run that waits for it by name: completes the gates of calls of
+        /// `wait` with this `signal`, which requires the role approver, and the gates with this tag
+        /// that programs raised. A signal for which no run waits is not kept.
+        SEND_SIGNAL = Post "/v1/signals", Operator; Required SignalBody => List<GateView> {
+            200 "The gates that were completed"
+        }
         /// Creates a link with which a person without a key can answer an open gate.
         CREATE_LINK = Post "/v1/gates/{id}/links", Approver, at GateId; Required GateLinkBody
             => GateLinkView { 201 "The link, shown only once" }

@@ -3,7 +3,7 @@
 mod check;
 mod ls;
 mod new;
-mod project;
+pub(crate) mod project;
 mod show;
 mod stats;
 

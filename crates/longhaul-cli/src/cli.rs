@@ -9,10 +9,10 @@ use longhaul_engine::clock::SystemClock;
 use crate::exit::Exit;
 use crate::table::JsonArgs;
 use crate::{
-    agents, answer, approve, batch, chains, chaos, config, db, demo, diff, doctor, error, export,
-    fork, gates, inbox, keys, lanes, log, ls, mcp, memory, mock_model, models, output, rm, rules,
-    run, run_commands, sandboxes, schedules, server, show, spend, steer, submit, trust, watch,
-    worker,
+    agents, answer, approve, batch, chains, chaos, completions, config, db, demo, diff, doctor,
+    error, export, fork, gates, help, inbox, init, keys, lanes, log, ls, mcp, memory, mock_model,
+    models, output, rm, rules, run, run_commands, sandboxes, schedules, server, show, signal, spend,
+    steer, submit, tools, trust, watch, worker,
 };
 
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:
@@ -47,84 +47,109 @@ macro_rules! commands {
 
 // Order in the help: start, inspect, steer, decide, define, administer.
 commands! {
-    /// Runs a demo: an agent, an approval, a SIGKILL and a recovery; needs no API key
+    /// Makes a project that runs at once
+    #[command(after_help = init::EXAMPLES)]
+    Init(init::InitCommand),
+    /// Runs a demo with an approval, a SIGKILL and a recovery; no key
     Demo(demo::DemoCommand),
     #[command(flatten)]
     Server(server::ServerCommand),
-    /// Submits a task and follows its run to the end; drives the run if no worker is running
+    /// Submits a task and follows its run to the end
+    ///
+    /// Drives (executes) the run if no worker is running.
     Run(run::RunTaskCommand),
-    /// Submits a task and returns as soon as the task is on disk
+    /// Submits a task and returns as soon as it is on disk
     Submit(submit::SubmitTaskCommand),
+    /// Reports an event to the runs that wait for it by name
+    #[command(after_help = signal::EXAMPLES)]
+    Signal(signal::SignalCommand),
     /// Submits a file of tasks as a batch, or shows a batch
     #[command(subcommand, after_help = batch::EXAMPLES)]
     Batch(batch::BatchCommand),
-    /// Drives the runs of this project until the worker is stopped
+    /// Drives the runs of this project until it is stopped
     Worker(worker::WorkerCommand),
     /// Lists runs, newest first
     Ls(ls::ListRunsCommand),
-    /// Shows one run: a summary page, the conversation or the journal
+    /// Shows one run: a summary, the conversation or the journal
     Show(show::ShowRunCommand),
-    /// Exports a run as a cassette, a recording that can be replayed
+    /// Exports a run as a cassette, which can be replayed
     Export(export::ExportRunCommand),
-    /// Follows a run to its end; drives the run if no worker is running
+    /// Follows a run to its end
+    ///
+    /// Drives (executes) the run if no worker is running.
     Watch(watch::WatchRunCommand),
-    /// Explains a run's status in one sentence, with the command that helps
+    /// Explains a run's status, with the command that helps
     Why(show::WhyCommand),
-    /// Sends a message to a run, or shows whether earlier messages were delivered
+    /// Sends a message to a run, or shows what became of messages
     Steer(steer::SteerRunCommand),
     #[command(flatten)]
     Runs(run_commands::RunsCommand),
     /// Deletes ended runs with their child runs and notes
     Rm(rm::RemoveRunsCommand),
-    /// Goes on from any turn of a run in a new run, perhaps with another model or an edited message
+    /// Goes on from any turn of a run in a new run
+    ///
+    /// The new run can have another model or agent, or an edited message or result.
     Fork(fork::ForkRunCommand),
     /// Compares two runs turn by turn, or shows the files that a run has changed in its sandbox
     Diff(diff::DiffRunsCommand),
-    /// Lists lanes (runs of one lane execute one at a time), and pauses or resumes a lane
+    /// Lists, pauses and resumes lanes
+    ///
+    /// The runs of one lane execute one at a time.
     #[command(after_help = lanes::EXAMPLES)]
     Lanes(lanes::LanesCommand),
-    /// Lists sandboxes (environments in which tools work), stops them, and runs commands in them
+    /// Lists and stops sandboxes, and runs commands in them
+    ///
+    /// A sandbox is the isolated environment in which the tools of a run work.
     #[command(after_help = sandboxes::EXAMPLES)]
     Sandboxes(sandboxes::SandboxesCommand),
     /// Shows what spend caps have counted, and raises a cap
     #[command(after_help = spend::EXAMPLES)]
     Spend(spend::SpendCommand),
-    /// Lists inboxes, posts tasks to them, and shows tasks and dead letters (failed, not retried)
+    /// Lists inboxes, posts tasks to them, and shows their tasks
+    ///
+    /// Also shows dead letters: tasks that failed and were not retried.
     #[command(after_help = inbox::EXAMPLES)]
     Inbox(inbox::InboxCommand),
-    /// Lists gates: approvals and questions that wait for a person
+    /// Lists approvals and questions that wait for a person
     #[command(alias = "approvals")]
     #[command(after_help = gates::EXAMPLES)]
     Gates(gates::GatesCommand),
     /// Approves exactly the tool call that was shown
     Approve(approve::ApproveCommand),
-    /// Rejects a gate (an approval or question), optionally with a note for the model
+    /// Rejects a call or question, with a note for the model
     Reject(answer::RejectCommand),
     /// Answers a question that a run asks
     Answer(answer::AnswerCommand),
-    /// Frees the effect key of a call whose outcome is unknown and that had no effect
+    /// Frees the effect key of a call that had no effect
+    ///
+    /// For a call whose outcome is unknown.
     FreeKey(run_commands::FreeKeyCommand),
-    /// Lists and revokes approvals that are remembered for a run, an agent or the project
+    /// Lists and revokes remembered approvals
     #[command(after_help = rules::EXAMPLES)]
     Rules(rules::RulesCommand),
     /// Lists, checks, shows and creates agents
     #[command(after_help = agents::EXAMPLES)]
     Agents(agents::AgentsCommand),
-    /// Lists, shows and checks chains, whose steps run one after another
+    /// Lists every tool that an agent could have, or shows one
+    #[command(after_help = tools::EXAMPLES)]
+    Tools(tools::ToolsCommand),
+    /// Lists, shows and checks chains of agents
     #[command(after_help = chains::EXAMPLES)]
     Chains(chains::ChainsCommand),
-    /// Lists, adds, removes and fires schedules, which start agents at certain times
+    /// Lists and changes schedules, which start agents at set times
     #[command(after_help = schedules::EXAMPLES)]
     Schedules(schedules::SchedulesCommand),
-    /// Lists models, their prices and whether an API key is set, and checks providers
+    /// Lists models, prices and keys, and checks providers
     #[command(after_help = models::EXAMPLES)]
     Models(models::ModelsCommand),
     /// Lists, checks and logs in to the MCP servers in .mcp.json
     #[command(after_help = mcp::EXAMPLES)]
     Mcp(mcp::McpCommand),
-    /// Shows what this project would run, send or open on its own, and asks whether to trust it
+    /// Shows what this project would run, and asks whether to trust it
+    ///
+    /// Lists the programs, messages and addresses that the project itself names.
     Trust(trust::TrustCommand),
-    /// Shows and deletes what agents remember: conversations and notes
+    /// Shows and deletes what agents remember
     #[command(subcommand, after_help = memory::EXAMPLES)]
     Memory(memory::MemoryCommand),
     /// Manages API keys for the HTTP server
@@ -133,16 +158,24 @@ commands! {
     /// Checks, copies and restores this folder's store
     #[command(subcommand, after_help = db::EXAMPLES)]
     Db(db::DbCommand),
-    /// Shows settings, where each setting is set, and the files that are read
+    /// Shows settings, and where each of them is set
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Checks what runs need on this machine: the store, the agent files and the sandboxes
+    /// Checks what runs need on this machine, with the fix for each
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::DoctorCommand),
-    /// Kills workers in the middle of their work and checks that nothing is lost or repeated
+    /// Kills workers, and checks that nothing is lost or repeated
     Chaos(chaos::ChaosCommand),
-    /// Serves scripted replies over the Anthropic and OpenAI APIs, for testing SDKs without a key
+    /// Serves scripted replies over the APIs of Anthropic and OpenAI
+    ///
+    /// For testing SDKs and programs without a key.
     MockModel(mock_model::MockModelCommand),
+    /// Prints the script that completes commands in a shell
+    #[command(after_help = completions::EXAMPLES)]
+    Completions(completions::CompletionsCommand),
+    /// Writes the manual pages of all commands to a folder
+    #[command(after_help = completions::MAN_EXAMPLES)]
+    Man(completions::ManCommand),
     /// Prints the version of this build
     Version(VersionCommand),
 }
@@ -175,9 +208,14 @@ fn inherit_examples(command: clap::Command) -> clap::Command {
 }
 
 impl Cli {
+    /// Returns the definition of all commands, with their examples and in the groups of the help.
+    pub(crate) fn full_command() -> clap::Command {
+        help::group_commands(Self::command().mut_subcommands(inherit_examples))
+    }
+
     /// Parses the command line.
     pub(crate) fn parse_command_line() -> Result<Self, clap::Error> {
-        let mut command = Self::command().mut_subcommands(inherit_examples);
+        let mut command = Self::full_command();
         let matches = command.try_get_matches_from_mut(std::env::args_os())?;
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }

@@ -1,7 +1,10 @@
-//! `longhaul doctor`: checks what the runs of this folder need on this machine: the store, the agent
-//! files, and the sandboxes in which agents work.
+//! `longhaul doctor`: checks what the runs of this folder need on this machine: the store, the
+//! server, the agent files, models, MCP servers, sandboxes, the clock and the disk.
 //!
-//! The command changes no run and contacts no model provider.
+//! The command changes no run and contacts no model provider. Trusted MCP servers are started.
+
+mod external;
+mod machine;
 
 use std::collections::BTreeMap;
 
@@ -25,7 +28,7 @@ use crate::table::JsonArgs;
 use crate::{environment, output, runtime, sanitize};
 
 pub(crate) const EXAMPLES: &str = "Examples:
-  longhaul doctor            the store, the agent files and the sandboxes; exit code 1 for a problem
+  longhaul doctor            all checks, each with its fix; exit code 1 for a problem
   longhaul doctor --json     as one JSON object
   longhaul agents check      every problem of every agent file
   longhaul models check      contacts the model providers
@@ -61,6 +64,12 @@ enum FindingStatus {
     Problem,
 }
 
+impl Finding {
+    fn new(name: &'static str, status: FindingStatus, message: String) -> Self {
+        Self { name, status, message, notes: Vec::new() }
+    }
+}
+
 impl DoctorCommand {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         // The variables of `.env` count, because the commands that execute runs use them too.
@@ -68,8 +77,11 @@ impl DoctorCommand {
             environment::add_dotenv_variables_if_valid(environment::current_process_env()?);
         let config = environment::load_config(&process_env)?;
         let loaded = environment::load_agents(&config)?;
-        let mut findings = vec![check_store(&config), check_agents(&loaded)];
+        let mut findings = vec![check_store(&config), machine::check_server()];
+        findings.extend([check_agents(&loaded), external::check_models(&config, &loaded)]);
+        findings.extend(external::check_mcp_servers(&config, &loaded)?);
         findings.extend(check_sandboxes(&process_env, &loaded)?);
+        findings.extend([machine::check_clock(), machine::check_disk(&config)]);
         let is_healthy = !findings.iter().any(|one| one.status == FindingStatus::Problem);
         let data = json!({ "ok": is_healthy, "checks": findings });
         output::show(self.output.json, &data, |_| findings.iter().try_for_each(print_finding))?;
@@ -110,10 +122,10 @@ fn check_store(config: &Config) -> Finding {
         Ok(format!("{at}; {driver}"))
     };
     match describe() {
-        Ok(message) => Finding { name, status: FindingStatus::Ok, message, notes: Vec::new() },
+        Ok(message) => Finding::new(name, FindingStatus::Ok, message),
         Err(error) => {
             let message = format!("{error:#}; see `longhaul config show --origin`");
-            Finding { name, status: FindingStatus::Problem, message, notes: Vec::new() }
+            Finding::new(name, FindingStatus::Problem, message)
         }
     }
 }
@@ -132,7 +144,7 @@ fn check_agents(loaded: &LoadedAgents) -> Finding {
             ),
         ),
     };
-    Finding { name: "agents", status, message, notes: Vec::new() }
+    Finding::new("agents", status, message)
 }
 
 /// Checks the provider `local`, and those that agents of the project use.

@@ -1,6 +1,8 @@
 //! Environment of this command: current folder, environment variables, home folder and
 //! configuration.
 
+use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use longhaul_project::assemble::{self, built_in_tool_registry};
 use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_project::config::settings::{CRASH_PROBE_FILE_VAR, Config};
 use longhaul_project::config::{dotenv, load};
+use longhaul_tool::FileLocation;
 
 use crate::output;
 
@@ -85,6 +88,17 @@ pub(crate) fn add_dotenv_variables_if_valid(process_env: ProcessEnv) -> ProcessE
 
 pub(crate) fn system_clock() -> Arc<dyn Clock> {
     Arc::new(SystemClock)
+}
+
+/// Writes a file unless it exists already, and returns whether it was written. Symlinks are not
+/// followed.
+pub(crate) fn write_new_file(file: &FileLocation, text: &str) -> std::io::Result<bool> {
+    file.create_and_open_parent_with_file_name()?;
+    match fs::OpenOptions::new().write(true).create_new(true).open(file.path()) {
+        Ok(mut file) => file.write_all(text.as_bytes()).map(|()| true),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Loads the project's agents. Paths in the result are relative to the project root.

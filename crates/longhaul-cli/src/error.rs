@@ -220,8 +220,11 @@ fn from_api_problem(problem: &Problem) -> CliError {
     if hints.peek().is_none() && !is_listed(CODES_WITHOUT_HINTS) && !problem.hint.is_empty() {
         return failure.with_hint(&problem.hint, "");
     }
-    let hints =
-        hints.filter(|(.., command)| suggestion.is_some() || !command.contains("SUGGESTION"));
+    let is_new_project = || !Path::new("agents").exists() && !Path::new(".claude").exists();
+    let hints = hints.filter(|(.., command)| match *command {
+        "longhaul init" => is_new_project(),
+        command => suggestion.is_some() || !command.contains("SUGGESTION"),
+    });
     hints.fold(failure, |failure, (_, label, command)| {
         let command = command.replace("SUGGESTION", suggestion.as_deref().unwrap_or_default());
         failure.with_hint(label, command.replace("ROLE", required_role(detail)))
@@ -254,11 +257,14 @@ const NEW_KEY_LABEL: &str = "create a key on the server's machine";
 const HINTS: &[(&str, &str, &str)] = &[
     ("run_not_found", "all runs", "longhaul ls --all"),
     ("gate_not_found", "what waits for an answer", "longhaul gates"),
+    ("signal_not_awaited", "what runs wait for", "longhaul gates"),
     ("batch_not_found", "submit one", "longhaul batch submit FILE.jsonl"),
     ("over_cap invalid_raise", "see the caps", "longhaul spend"),
     ("lane_busy", "see the lanes", "longhaul lanes"),
     ("agent_not_found", "did you mean", "longhaul run SUGGESTION ..."),
     ("agent_not_found", "all agents", "longhaul agents"),
+    ("agent_not_found", "create one", "longhaul agents new NAME"),
+    ("agent_not_found", "or begin with a project that runs", "longhaul init"),
     ("chain_not_found", "did you mean", "longhaul run --chain SUGGESTION ..."),
     ("chain_not_found", "all chains", "longhaul chains"),
     ("cap_not_found", "did you mean", "longhaul spend raise SUGGESTION ..."),

@@ -12,6 +12,7 @@ mod chaos;
 mod child_process;
 mod cli;
 mod client;
+mod completions;
 mod config;
 mod db;
 mod demo;
@@ -30,7 +31,9 @@ mod form_prompt;
 mod format;
 mod gate_card;
 mod gates;
+mod help;
 mod inbox;
+mod init;
 mod keys;
 mod lanes;
 mod live;
@@ -58,7 +61,9 @@ mod sanitize;
 mod schedules;
 mod server;
 mod show;
+mod signal;
 mod spend;
+mod start_time;
 mod steer;
 mod store_access;
 mod style;
@@ -66,6 +71,7 @@ mod submit;
 mod table;
 mod task_args;
 mod terminal;
+mod tools;
 mod transcript;
 mod trust;
 mod watch;
@@ -81,6 +87,7 @@ fn main() -> ExitCode {
     if let Some(code) = longhaul_sandbox::launch::handle_launch_command() {
         return code;
     }
+    completions::answer_shell();
     match cli::Cli::parse_command_line() {
         Ok(cli) => cli.run(),
         // The message repeats arguments as they are.

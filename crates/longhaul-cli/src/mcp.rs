@@ -2,6 +2,7 @@
 //!
 //! Invariant: the values of a server's environment variables and headers are never shown.
 
+pub(crate) mod ask;
 mod check;
 mod login;
 mod ls;

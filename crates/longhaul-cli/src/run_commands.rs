@@ -88,7 +88,7 @@ pub(crate) enum RunsCommand {
         #[arg(long, default_value = "cancelled from the command line")]
         reason: String,
     },
-    /// Completes runs that have a result and stay open for messages
+    /// Completes runs that stay open for messages
     #[command(after_help = CLOSE_EXAMPLES)]
     Close(RunIdArgs),
     /// Retries failed runs from the last good event, as new runs

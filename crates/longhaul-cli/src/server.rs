@@ -63,7 +63,7 @@ Variables in .env apply unless they are set otherwise.";
 /// The commands that run a server.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServerCommand {
-    /// Runs the server and a worker for development; reloads agents when their files change
+    /// Runs the server and a worker, and reloads changed agents
     #[command(after_help = DEV_EXAMPLES)]
     Dev(ServeArgs),
     /// Runs the server and a worker for production

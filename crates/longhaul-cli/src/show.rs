@@ -39,6 +39,7 @@ const EXAMPLES: &str = "Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ShowRunCommand {
     /// Run to show: its id, the last six characters of the id, or @last
+    #[arg(default_value = "@last", hide_default_value = true)]
     run: String,
     /// Print JSON: one object, or one line per event with --events
     #[arg(long)]
@@ -186,6 +187,7 @@ const WHY_EXAMPLES: &str = "Examples:
 #[command(after_help = WHY_EXAMPLES)]
 pub(crate) struct WhyCommand {
     /// Run to explain: its id, the last six characters of the id, or @last
+    #[arg(default_value = "@last", hide_default_value = true)]
     run: String,
     /// Print the explanation as one JSON object
     #[arg(long)]

@@ -6,6 +6,7 @@ use clap::Args;
 use longhaul_api::problem::Problem;
 use longhaul_api::task::Task;
 use longhaul_core::chain::ChainStepSpec;
+use longhaul_core::time::{Millis, Timestamp};
 use longhaul_engine::agent::Agent;
 use longhaul_model::providers::model_choice::ModelSelector;
 use longhaul_project::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent, LoadedAgents};
@@ -21,12 +22,14 @@ use crate::client::connect::{
     ServerConnection, connect_or_create_store, find_configured_or_local_server,
 };
 use crate::error::{CliError, fail};
+use crate::format::parse_duration;
 use crate::task_args::TaskArgs;
-use crate::{environment, output, runtime};
+use crate::{environment, output, runtime, start_time};
 
 const EXAMPLES: &str = "Examples:
   longhaul submit writer \"Summarise README.md\"
   longhaul submit writer - --lane docs < task.txt
+  longhaul submit writer \"Report the day\" --at 18:00          also: --in 2h
   longhaul submit --chain full-pipeline \"Add a flag --dry-run\"
   longhaul submit writer \"...\" --idempotency-key 2026-11-15   safe to repeat
 
@@ -38,6 +41,13 @@ The run starts when a worker drives it: longhaul worker";
 pub(crate) struct SubmitTaskCommand {
     #[command(flatten)]
     task: TaskArgs,
+    /// Earliest time at which the run may start: 2026-11-20T08:00:00Z, or in local time
+    /// 2026-11-20T08:00 or 08:00, which is the next time that a clock shows it
+    #[arg(long, value_name = "TIME", value_parser = start_time::parse_time, conflicts_with = "delay")]
+    at: Option<Timestamp>,
+    /// Time to wait before the run may start, such as 90s, 10m or 2h
+    #[arg(long = "in", value_name = "DURATION", value_parser = parse_duration)]
+    delay: Option<Millis>,
     /// Print the run as one JSON object
     #[arg(long)]
     json: bool,
@@ -53,7 +63,8 @@ impl SubmitTaskCommand {
         if server.is_none() && process_env.env != env_without_dotenv.env {
             prepared.add_dotenv_key_notes(&env_without_dotenv)?;
         }
-        let task = prepared.print_notes_and_take_task(false);
+        let task =
+            Task { start: self.start_time().into(), ..prepared.print_notes_and_take_task(false) };
         let client = connect_or_create_store(server)?;
         runtime::block_on(async {
             let run = client.submit_task(task).await?;
@@ -65,6 +76,14 @@ impl SubmitTaskCommand {
             output::print_line(&run.to_string())
                 .context(format!("{run} was submitted, but its id can't be printed"))
         })
+    }
+}
+
+impl SubmitTaskCommand {
+    /// Returns the earliest time at which the run may start. `None` means now.
+    fn start_time(&self) -> Option<Timestamp> {
+        let delayed = self.delay.map(|delay| environment::system_clock().now().plus(delay));
+        self.at.or(delayed)
     }
 }
 
@@ -190,7 +209,8 @@ fn requested_models_of_agent(
     agent: &Agent,
     (config, server, selector): (&Config, Option<&ServerConnection>, &ModelSelector),
 ) -> anyhow::Result<Vec<String>> {
-    let requested = args.model.as_ref().map_or(agent.models.as_slice(), std::slice::from_ref);
+    let model = args.model.as_ref().map(|model| agent.requested_model(model));
+    let requested = model.as_ref().map_or(agent.models.as_slice(), std::slice::from_ref);
     // `None` means the project's default model.
     let mut model_names: Vec<_> = requested.iter().map(|model| Some(model.as_str())).collect();
     if model_names.is_empty() {

@@ -27,6 +27,7 @@ The exit codes are those of `longhaul run`.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct WatchRunCommand {
     /// Run to follow: its id, the last six characters of the id, or @last
+    #[arg(default_value = "@last", hide_default_value = true)]
     run: String,
     /// Print only events after this sequence number
     #[arg(long, value_name = "SEQ", default_value_t = 0)]

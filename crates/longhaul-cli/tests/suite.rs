@@ -40,6 +40,7 @@ mod suite {
     mod idempotency_kills;
     mod in_doubt_cli;
     mod inbox_cli;
+    mod init_cli;
     mod inspect_cli;
     mod interop;
     mod lanes_cli;
@@ -73,6 +74,7 @@ mod suite {
     mod server_log;
     mod sessions_cli;
     mod settings_have_effect;
+    mod signal_cli;
     mod single_process;
     mod skills;
     mod spend_cli;

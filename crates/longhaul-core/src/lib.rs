@@ -30,6 +30,7 @@ pub mod request;
 pub mod sanitize;
 pub mod schedule;
 pub mod schema;
+pub mod slug;
 pub mod status;
 pub mod suggest;
 pub mod task;

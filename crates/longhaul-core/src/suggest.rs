@@ -50,7 +50,41 @@ fn similarity(input: &str, name: &str) -> f64 {
     if input.len() > NAME_BYTES_MAX {
         return 0.0;
     }
-    let is_typo = name.len() >= 3 && strsim::osa_distance(input, name) == 1;
+    let is_typo =
+        name.len() >= 3 && (strsim::osa_distance(input, name) == 1 || has_swap(input, name));
     let typo_score = if is_typo { ONE_TYPO_SIMILARITY } else { 0.0 };
     strsim::jaro_winkler(input, name).max(typo_score)
+}
+
+/// Whether two names differ only by two characters that changed places, such as `tydi` and `tidy`.
+fn has_swap(input: &str, name: &str) -> bool {
+    if input.chars().count() != name.chars().count() {
+        return false;
+    }
+    let differences: Vec<(char, char)> =
+        input.chars().zip(name.chars()).filter(|(one, other)| one != other).collect();
+    matches!(differences[..], [(a, b), (c, d)] if a == d && b == c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::most_similar_name;
+
+    #[test]
+    fn typos_and_swapped_characters_are_similar() {
+        let names = ["tidy", "helper", "plan", "a"];
+        for (input, expected) in [
+            ("tydi", Some("tidy")),
+            ("tdy", Some("tidy")),
+            ("itdy", Some("tidy")),
+            ("hepler", Some("helper")),
+            ("lapn", Some("plan")),
+            ("nalp", None),
+            ("paln", Some("plan")),
+            ("b", None),
+            ("writer", None),
+        ] {
+            assert_eq!(most_similar_name(input, names), expected, "{input}");
+        }
+    }
 }

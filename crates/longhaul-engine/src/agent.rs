@@ -251,6 +251,15 @@ impl Agent {
         Self { name, ..Self::default() }
     }
 
+    /// Returns the model that a task names for a run of this agent: `scripted` alone stands for the
+    /// script with the agent's name.
+    pub fn requested_model(&self, name: &str) -> String {
+        match name {
+            "scripted" => format!("scripted/{}", self.name),
+            name => name.to_owned(),
+        }
+    }
+
     /// Returns the canonical JSON of the agent, which is hashed and stored.
     pub fn definition_blob(&self) -> Blob {
         let value = serde_json::to_value(self).unwrap_or_default();

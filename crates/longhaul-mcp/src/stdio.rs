@@ -286,8 +286,13 @@ fn parse_message(line: &[u8]) -> Option<ServerJsonRpcMessage> {
     result.ok()
 }
 
-/// Creates the command that starts a server. The command inherits only `PATH`, so that `npx` and
-/// `uvx` are found. All other environment variables, such as keys and `HOME`, come from the spec.
+/// Environment variables that every server inherits: those that other MCP clients pass on, and the
+/// language and temporary folder. They name the user and the machine and hold no keys.
+const INHERITED_VARIABLES: [&str; 10] =
+    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR"];
+
+/// Creates the command that starts a server. All environment variables that are not inherited, such
+/// as keys, come from the spec.
 fn build_server_command(transport: &ServerTransport) -> Result<Command, String> {
     let ServerTransport::Stdio { command, args, env, cwd } = transport else {
         return Err("the server is not a stdio server".to_owned());
@@ -300,10 +305,9 @@ fn build_server_command(transport: &ServerTransport) -> Result<Command, String> 
         .stdout(Pipe::piped())
         .stderr(Pipe::piped())
         .kill_on_drop(true);
-    if let Some(path) = std::env::var_os("PATH") {
-        server_command.env("PATH", path);
-    }
-    server_command.envs(env);
+    let inherited =
+        INHERITED_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    server_command.envs(inherited).envs(env);
     if let Some(cwd) = cwd {
         if !Path::new(cwd).is_dir() {
             return Err(format!("the working directory `{}` does not exist", cwd.display()));

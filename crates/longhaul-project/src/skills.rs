@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use longhaul_core::slug::slugify;
 use longhaul_engine::agent::config::Skill;
 
 use crate::agents::diagnostics::Diagnostics;
 use crate::agents::files;
+use crate::agents::load::replaced_names_note;
 use crate::agents::load_context::AgentLoadContext;
 use crate::agents::problem::AgentFileProblem;
 use crate::project_file;
@@ -49,8 +51,10 @@ pub fn load_skills(root: &Path, display_root: &Path) -> LoadedSkills {
     let mut skills = LoadedSkills::default();
     let mut path_by_name: BTreeMap<String, PathBuf> = BTreeMap::new();
     for folder in SKILL_FOLDERS {
-        for name in skill_folder_names(&root.join(folder)) {
-            let file = Path::new(folder).join(&name).join(SKILL_FILE);
+        let is_own = *folder == SKILL_FOLDERS[0];
+        let mut replaced_names = Vec::new();
+        for (name, folder_name) in skill_names_and_folders(&root.join(folder), is_own) {
+            let file = Path::new(folder).join(&folder_name).join(SKILL_FILE);
             let display_path = display_root.join(&file);
             if let Some(hiding_file) = path_by_name.get(&name) {
                 let note = format!(
@@ -62,9 +66,11 @@ pub fn load_skills(root: &Path, display_root: &Path) -> LoadedSkills {
             }
             path_by_name.insert(name.clone(), display_path.clone());
             let mut diagnostics = Diagnostics::new(AgentLoadContext::new(root, &[]), &display_path);
-            let is_own = *folder == SKILL_FOLDERS[0];
             let skill = diagnostics.parse_skill(&file, &name, is_own);
             let skill = skill.filter(|_| diagnostics.is_valid());
+            let other_name = (name != folder_name).then(|| folder_name.clone());
+            let replaced = other_name.or(diagnostics.replaced_name.take());
+            replaced_names.extend(replaced.map(|old| (old, name.clone())));
             skills.problems.extend(diagnostics.take_problems());
             let notes = diagnostics.notes.into_iter();
             skills.notes.extend(notes.map(|note| (display_path.clone(), note)));
@@ -73,19 +79,31 @@ pub fn load_skills(root: &Path, display_root: &Path) -> LoadedSkills {
                 None => skills.broken_names.push(name),
             }
         }
+        if let Some(note) = replaced_names_note("a skill", &replaced_names) {
+            skills.notes.push((display_root.join(folder), note));
+        }
     }
     skills.skills.sort_by(|a, b| a.name.cmp(&b.name));
     skills
 }
 
-/// Returns the names of the subfolders that contain a `SKILL.md`.
-fn skill_folder_names(folder: &Path) -> Vec<String> {
+/// Returns the subfolders that contain a `SKILL.md`, each with the name of its skill: the folder's
+/// name, or a name made from it if the skill is not the project's own.
+fn skill_names_and_folders(folder: &Path, is_own: bool) -> Vec<(String, String)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let entries =
         entries.filter(|entry| fs::symlink_metadata(entry.path().join(SKILL_FILE)).is_ok());
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
-    names.sort();
+    let names = names.filter(|name| !name.starts_with('.')).map(|folder| {
+        let slug = Some(slugify(&folder)).filter(|slug| !is_own && is_skill_name(slug));
+        match slug.filter(|_| !is_skill_name(&folder)) {
+            Some(slug) => (slug, folder),
+            None => (folder.clone(), folder),
+        }
+    });
+    let mut names: Vec<(String, String)> = names.collect();
+    // A folder with a valid name takes precedence, as in the tool `read_skill`.
+    names.sort_by_key(|(name, folder)| (name != folder, folder.clone()));
     names
 }
 
@@ -124,9 +142,11 @@ impl Diagnostics<'_> {
         for key in keys.filter(|key| !KEYS.contains(key)) {
             self.add_note(format!("the unknown field `{key}` is ignored"));
         }
-        // A skill in `.claude/skills` may omit the name: its folder has it.
-        if is_own || get("name").is_some() || !is_skill_name(folder) {
+        // The folder names a skill in `.claude/skills`, whatever the file says.
+        if is_own || !is_skill_name(folder) {
             self.check_skill_name(get("name"), folder);
+        } else if let Some(name) = get("name").and_then(|entry| entry.node.as_text()) {
+            self.replaced_name = (name != folder).then(|| name.to_owned());
         }
         let Some(entry) = get("description") else {
             let message = "a skill needs a `description`: what it does and when to use it";

@@ -40,8 +40,8 @@ pub(crate) fn wait_timer_id(run: RunId, call: CallId) -> TimerId {
     TimerId::derive(run.bits(), &format!("wait:{call}"), Timestamp::default())
 }
 
-/// Checks an answer to a question and returns the text to record: the option that the answer names,
-/// the completed form, or the unchanged text. The error says which answers are valid.
+/// Checks an answer to a question and returns the text to record: the option that the answer names
+/// or whose number it is, the completed form, or the unchanged text. The error says which answers are valid.
 pub fn check_question_answer(question: &GateSpec, text: &str) -> Result<String, String> {
     if let Some(schema) = &question.schema {
         let form = Form::from_schema(&schema.to_value())?;
@@ -52,7 +52,11 @@ pub fn check_question_answer(question: &GateSpec, text: &str) -> Result<String, 
     if question.options.is_empty() {
         return Ok(text.to_owned());
     }
-    let option = find_option_by_text(&question.options, text);
+    let numbered = || {
+        let number: usize = text.trim().parse().ok()?;
+        question.options.get(number.checked_sub(1)?).map(String::as_str)
+    };
+    let option = find_option_by_text(&question.options, text).or_else(numbered);
     option.map(str::to_owned).ok_or_else(|| {
         let options: Vec<String> =
             question.options.iter().map(|option| format!("`{option}`")).collect();

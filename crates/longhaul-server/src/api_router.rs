@@ -42,6 +42,7 @@ pub(crate) fn api_routes() -> ApiRoutes {
             Ok(Reply::ok(call.longhaul().describe_gate(&gate).await?))
         })
         .operation(ANSWER_GATE, gates::answer_gate)
+        .operation(SEND_SIGNAL, gates::send_signal)
         .operation(CREATE_LINK, gates::create_gate_link)
         .operation(LIST_RULES, gates::list_rules)
         .operation(REVOKE_RULE, gates::revoke_rule)

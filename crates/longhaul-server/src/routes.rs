@@ -1,17 +1,17 @@
 //! All routes of the server and the middleware before them. API routes come only from the OpenAPI
 //! router, so each of them is documented.
 
+use std::sync::LazyLock;
+
 use axum::Router;
-use axum::http::request::Parts;
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use longhaul_core::access::Role;
 
 use crate::api_router::{api_routes, openapi_document};
 use crate::app::App;
-use crate::call::{IntoReply as _, Reply, require_caller};
 use crate::idempotency::handle_key;
 use crate::middleware::auth::authentication_middleware;
 use crate::middleware::guards::{check_host, limit_time, reject_cross_site_requests};
@@ -38,10 +38,10 @@ pub(crate) fn build_router(app: App) -> Router {
         .with_state(app)
 }
 
-/// Serves the OpenAPI document of the API.
-async fn serve_openapi_document(parts: Parts) -> Result<Response, Problem> {
-    require_caller(&parts, Role::Viewer)?;
-    Reply::ok(openapi_document()).into_response()
+/// Serves the OpenAPI document of the API, which is the same for every caller and needs no key.
+async fn serve_openapi_document() -> Response {
+    static DOCUMENT: LazyLock<String> = LazyLock::new(|| openapi_document().to_string());
+    ([(CONTENT_TYPE, "application/json")], DOCUMENT.as_str()).into_response()
 }
 
 async fn unknown_path_problem(uri: Uri) -> Problem {

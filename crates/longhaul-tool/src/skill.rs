@@ -14,6 +14,7 @@ use serde_json::Value;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext};
+use longhaul_core::slug::slugify;
 
 use crate::disk_tool::{DiskTool, Reason, disk_tool};
 use crate::filename_fold::escape_for_message;
@@ -33,6 +34,9 @@ const FILE_BYTES_MAX: usize = 256 * 1024;
 
 /// Maximum number of files of a skill that are listed.
 const LISTED_MAX: usize = 200;
+
+/// Maximum number of folders among which a skill is searched.
+const FOLDERS_MAX: usize = 1_000;
 
 /// Maximum depth of nested folders that are listed.
 const DEPTH_MAX: usize = 5;
@@ -98,10 +102,14 @@ impl DiskTool for ReadSkillTool {
 }
 
 impl ReadSkillTool {
-    /// Opens the folder of a skill, in the first of the folders that contains it.
+    /// Opens the folder of a skill, in the first of the folders that contains it. The last of the
+    /// folders has the skills of Claude Code, whose names may be made from those of their folders.
     fn open_skill_folder(&self, skill: &str) -> Result<DirHandle, String> {
-        for parts in &self.folders {
-            let parts: Vec<String> = parts.iter().cloned().chain([skill.to_owned()]).collect();
+        let titled =
+            self.folders.last().and_then(|parts| Some((parts, self.find_title(parts, skill)?)));
+        let named = self.folders.iter().map(|parts| (parts, skill.to_owned()));
+        for (parts, name) in named.chain(titled) {
+            let parts: Vec<String> = parts.iter().cloned().chain([name]).collect();
             match self.dir.open_dir(&parts) {
                 Ok(folder) => return Ok(folder),
                 Err(FsError::NotFound) => {}
@@ -109,6 +117,13 @@ impl ReadSkillTool {
             }
         }
         Err(format!("there is no skill `{skill}`"))
+    }
+
+    /// Returns the name of the subfolder from whose name the name of the skill is made.
+    fn find_title(&self, parts: &[String], skill: &str) -> Option<String> {
+        let entries = self.dir.open_dir(parts).ok()?.entries(FOLDERS_MAX).ok()?;
+        let names = entries.into_iter().map(|(name, _)| name);
+        names.filter(|name| !name.starts_with('.') && slugify(name) == skill).min()
     }
 }
 

@@ -1,6 +1,7 @@
 //! `longhaul agents check`: reports every problem in agent files as file:line:column, and prints
 //! notes about agents, such as a model without an API key.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,13 +15,14 @@ use longhaul_project::agents::check;
 use longhaul_project::agents::load_context::ModelNames as _;
 use longhaul_project::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
 use longhaul_project::agents::problem::{AgentFileProblem, ProblemKind};
+use longhaul_project::assemble::mcp_tools::McpReportedTool;
 use longhaul_project::assemble::models::ProjectModelNames;
 use longhaul_project::assemble::{model_selector, project_model_resolver};
 use longhaul_project::config::secrets;
 use longhaul_project::config::settings::Config;
 use longhaul_project::config::value::SettingOrigin;
 use longhaul_project::mcp::file::McpFile;
-use longhaul_project::mcp::name::FILE_NAME;
+use longhaul_project::mcp::name::{ALL_SERVERS, FILE_NAME, split_mcp_server_and_tool};
 use longhaul_project::spanned::{Position, escape_to_one_line};
 use longhaul_tool::memory;
 use serde_json::{Value, json};
@@ -28,6 +30,7 @@ use serde_json::{Value, json};
 use crate::agents::project::ProjectWithAgents;
 use crate::error::CliError;
 use crate::format::count_with_noun;
+use crate::mcp::ask;
 use crate::submit::dotenv_key_note;
 use crate::{environment, output};
 
@@ -58,7 +61,8 @@ impl CheckAgentsCommand {
                 bail!("{message}\n`longhaul agents` lists all agents")
             }
         };
-        let checker = AgentChecker::new(project)?;
+        let mut checker = AgentChecker::new(project)?;
+        checker.ask_mcp_servers(loaded.agents.iter().filter(is_selected))?;
         let mut notes = match name {
             None => loaded.notes.clone(),
             Some(_) => Vec::new(),
@@ -83,11 +87,7 @@ impl CheckAgentsCommand {
         let notes_json = notes.iter().map(|(path, note)| json!({ "path": path, "message": note }));
         let findings = json!({ "problems": problems, "notes": notes_json.collect::<Value>() });
         output::show(self.json, &findings, |_| {
-            // Paths are untrusted as well, since the project's author chose them.
-            let notes = notes.iter().map(|(path, note)| {
-                format!("{}: note: {note}", escape_to_one_line(&path.display().to_string()))
-            });
-            let mut lines = problems.iter().map(ToString::to_string).chain(notes);
+            let mut lines = problems.iter().map(ToString::to_string).chain(collapsed_notes(&notes));
             lines.try_for_each(|line| output::print_text(&line))
         })?;
         for note in secrets::unredactable_secret_warnings(&project.config) {
@@ -105,6 +105,31 @@ impl CheckAgentsCommand {
             false => bail!("{summary}; an agent with problems can't be used"),
         }
     }
+}
+
+/// Maximum number of files that a note about several of them names.
+const NOTE_FILES_MAX: usize = 3;
+
+/// Returns one line for each note, with the files that have the same note.
+fn collapsed_notes(notes: &[(PathBuf, String)]) -> Vec<String> {
+    let mut lines: Vec<(&str, Vec<&Path>)> = Vec::new();
+    for (path, note) in notes {
+        match lines.iter_mut().find(|(other, _)| other == note) {
+            Some((_, paths)) => paths.push(path),
+            None => lines.push((note, vec![path])),
+        }
+    }
+    let lines = lines.into_iter().map(|(note, paths)| {
+        let named: Vec<String> =
+            paths.iter().take(NOTE_FILES_MAX).map(|path| path.display().to_string()).collect();
+        let more = match paths.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        // Paths are untrusted as well, since the project's author chose them.
+        format!("{}{more}: note: {note}", escape_to_one_line(&named.join(", ")))
+    });
+    lines.collect()
 }
 
 /// Returns the problems of `.mcp.json` and of the servers in it.
@@ -151,6 +176,8 @@ struct AgentChecker<'a> {
     dotenv_models: Option<Arc<dyn ModelResolver>>,
     selector: ModelSelector,
     defaults: RunPolicyDefaults,
+    /// Tools of the MCP servers that are trusted and answered, by server.
+    mcp_tools: BTreeMap<String, Vec<McpReportedTool>>,
 }
 
 impl<'a> AgentChecker<'a> {
@@ -166,7 +193,32 @@ impl<'a> AgentChecker<'a> {
             dotenv_models: dotenv_env.map(|config| project_model_resolver(&config, clock)),
             selector: model_selector(config).map_err(CliError::usage_error)?,
             defaults: config.run_policy_defaults(),
+            mcp_tools: BTreeMap::new(),
         })
+    }
+
+    /// Asks the trusted MCP servers of these agents for the classes of their tools.
+    fn ask_mcp_servers<'b>(
+        &mut self,
+        agents: impl Iterator<Item = &'b LoadedAgent>,
+    ) -> anyhow::Result<()> {
+        let tools = agents.flat_map(|one| &one.agent.tools);
+        let servers: Vec<&str> =
+            tools.filter_map(|tool| Some(split_mcp_server_and_tool(tool)?.0)).collect();
+        let is_used = |name: &str| servers.contains(&name) || servers.contains(&ALL_SERVERS);
+        let answers = ask::ask_trusted_servers(is_used)?.into_iter();
+        self.mcp_tools =
+            answers.filter_map(|(name, report)| Some((name, report.ok()?.tools))).collect();
+        Ok(())
+    }
+
+    /// Returns whether a tool of an MCP server, or one of the server's tools, must not be repeated.
+    /// `None` means that the server did not answer.
+    fn is_once_mcp_tool(&self, tool: &str) -> Option<bool> {
+        let (server, one) = split_mcp_server_and_tool(tool)?;
+        let tools = self.mcp_tools.get(server)?.iter();
+        let mut tools = tools.filter(|listed| one.is_none() || listed.name == tool);
+        Some(tools.any(|listed| !listed.class.may_repeat()))
     }
 
     /// Returns the notes about an agent: about its tools, settings and models.
@@ -175,7 +227,7 @@ impl<'a> AgentChecker<'a> {
         let is_repeatable = |tool: &str| tool == "read_output" || memory::NAMES.contains(&tool);
         let is_once = |tool: &str| match self.project.tools.find_tool(tool) {
             Some(registered) => Some(registered.may_have_unrepeatable_effects()),
-            None => is_repeatable(tool).then_some(false),
+            None => is_repeatable(tool).then_some(false).or_else(|| self.is_once_mcp_tool(tool)),
         };
         let mut notes = check::agent_warnings(agent, is_once);
         let is_unknown_agent =

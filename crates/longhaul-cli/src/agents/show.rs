@@ -104,7 +104,8 @@ fn shown_fields(mut agent: Agent, gate_timeout: GateTimeout) -> Map<String, Valu
         gate.timeout.get_or_insert(gate_timeout);
     }
     if !agent.project_rules.is_empty() {
-        agent.project_rules = format!("AGENTS.md, {} bytes", agent.project_rules.len());
+        agent.project_rules =
+            format!("AGENTS.md or CLAUDE.md, {} bytes", agent.project_rules.len());
     }
     agent.prompt.clear();
     let deferred = std::mem::take(&mut agent.deferred_tools);

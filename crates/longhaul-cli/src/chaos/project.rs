@@ -29,7 +29,7 @@ const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
 const PROBE_FILE: &str = "crash_probe.jsonl";
 
 /// What is copied of the user's project, besides the files that its agents name.
-const COPIED: [&str; 7] = [
+const COPIED: [&str; 9] = [
     "longhaul.toml",
     "agents",
     ".claude/agents",
@@ -37,6 +37,8 @@ const COPIED: [&str; 7] = [
     ".claude/skills",
     "scripts",
     "AGENTS.md",
+    "CLAUDE.md",
+    ".claude/CLAUDE.md",
 ];
 
 /// Settings of the temporary project.

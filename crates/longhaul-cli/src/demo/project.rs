@@ -4,8 +4,6 @@
 //! user's API keys are not passed to the demo's worker, because the folder may come from a cloned
 //! repository.
 
-use std::fs;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -76,7 +74,7 @@ impl DemoProject {
         }
         for (name, text) in FILES {
             let file = FileLocation::below_root(root, &Path::new(subfolder).join(name));
-            let result = file.map_or(Ok(()), |file| write_new_file(&file, text));
+            let result = file.map_or(Ok(false), |file| environment::write_new_file(&file, text));
             result.with_context(|| {
                 format!("the demo can't write to {}; change to another folder", folder.display())
             })?;
@@ -112,18 +110,9 @@ fn is_inherited_var(name: &str) -> bool {
         || name.starts_with("XDG_")
 }
 
-/// Writes a file unless it exists already. Symlinks are not followed.
-fn write_new_file(file: &FileLocation, text: &str) -> std::io::Result<()> {
-    file.create_and_open_parent_with_file_name()?;
-    match fs::OpenOptions::new().write(true).create_new(true).open(file.path()) {
-        Ok(mut file) => file.write_all(text.as_bytes()),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::{MetadataExt as _, chown};
 
     use super::*;

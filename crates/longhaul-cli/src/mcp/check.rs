@@ -1,12 +1,7 @@
 //! `longhaul mcp check`: starts the trusted MCP servers concurrently, with a timeout, and lists
 //! their tools. An untrusted server is never started.
 
-use std::time::Duration;
-
 use clap::Args;
-use futures_util::{StreamExt as _, stream};
-use longhaul_project::assemble::mcp_tools::{McpCheckError, McpClient, McpServerReport};
-use longhaul_project::assemble::{mcp_servers, mcp_tools};
 use longhaul_project::config::settings::Config;
 use longhaul_project::mcp::file::McpFile;
 use longhaul_project::trust::decisions::TrustDecisions;
@@ -16,20 +11,14 @@ use serde_json::{Value, json};
 use crate::error::{CliError, fail};
 use crate::exit::Exit;
 use crate::format::{count_with_noun, json_text};
+use crate::mcp::ask::{ServerCheckResult, check_mcp_servers};
 use crate::mcp::report::{
     find_server, load_config_and_mcp_file, print_problems_and_notes, print_why_no_servers,
 };
 use crate::style::{Styler, TextTone};
 use crate::table;
 use crate::trust::confirm;
-use crate::{environment, output, runtime, sanitize};
-
-/// Timeout for checking one MCP server. It is longer than two attempts at the handshake, 30 s each,
-/// because the error of a failed handshake says more than this timeout.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(75);
-
-/// Maximum number of MCP servers that are checked concurrently.
-const CONCURRENCY: usize = 8;
+use crate::{output, runtime, sanitize};
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckServersCommand {
@@ -39,13 +28,6 @@ pub(crate) struct CheckServersCommand {
     /// Print the results as one JSON object
     #[arg(long)]
     json: bool,
-}
-
-/// Result of checking one MCP server.
-struct ServerCheckResult {
-    name: String,
-    /// The error has the exit code of the command.
-    outcome: Result<McpServerReport, (Exit, McpCheckError)>,
 }
 
 impl CheckServersCommand {
@@ -99,48 +81,6 @@ pub(crate) fn require_mcp_file_trust(config: &Config, file: &McpFile) -> anyhow:
     }
     decisions.check_trusted(&item).map_err(|reason| {
         CliError::not_trusted(reason).with_hint("see what it names", "longhaul mcp ls").into()
-    })
-}
-
-async fn check_mcp_servers(
-    config: &Config,
-    file: &McpFile,
-    names: Vec<String>,
-) -> Vec<ServerCheckResult> {
-    let client = mcp_servers::new_client(config, file, &environment::system_clock());
-    let tools = mcp_tools::McpTools::new(config, file.clone(), client.clone());
-    let pending = names.into_iter().map(|name| {
-        let (tools, client) = (&tools, &*client);
-        async move {
-            let outcome = match tools.check_server_usable(&name) {
-                Err(message) => Err((Exit::Usage, McpCheckError { message, needs_login: false })),
-                Ok(()) => check_server(client, &name).await.map_err(|error| (Exit::Busy, error)),
-            };
-            ServerCheckResult { name, outcome }
-        }
-    });
-    let checks = stream::iter(pending).buffered(CONCURRENCY).collect().await;
-    tools.close_mcp_clients().await;
-    checks
-}
-
-async fn check_server(
-    client: &dyn McpClient,
-    server_name: &str,
-) -> Result<McpServerReport, McpCheckError> {
-    output::eprint_line(&format!("{server_name}: starting ..."));
-    let max_seconds = CHECK_TIMEOUT.as_secs();
-    let check = mcp_tools::wait_and_notify_if_slow(
-        tokio::time::timeout(CHECK_TIMEOUT, client.check_server(server_name)),
-        || {
-            output::eprint_line(&format!(
-                "{server_name}: no response yet; waiting up to {max_seconds} s"
-            ));
-        },
-    );
-    check.await.unwrap_or_else(|_| {
-        let message = format!("the server sent no complete response within {max_seconds} s");
-        Err(McpCheckError { message, needs_login: false })
     })
 }
 

@@ -10,7 +10,7 @@ use longhaul::project::ProjectRuntime;
 use longhaul_core::time::Millis;
 use longhaul_model::providers::built_in::SCRIPTED_PROVIDER;
 use longhaul_project::agents::diff::compare_agents;
-use longhaul_project::agents::load::agent_file_paths;
+use longhaul_project::agents::load::{RULES_FILES, agent_file_paths};
 use longhaul_project::agents::loaded_agents::LoadedAgents;
 use longhaul_project::assemble::{load_agents, load_model_script};
 use longhaul_project::chains::{LoadedChain, LoadedChains, chain_file_paths};
@@ -35,10 +35,10 @@ const SCRIPTS_FOLDER: &str = "scripts";
 pub(crate) type FileTimesAndSizes = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
 /// Reads the modification times and sizes of the project's agent, chain, skill and script files, of
-/// `AGENTS.md`, and of the further files that agents name.
+/// of the project rules, and of the further files that agents name.
 pub(crate) fn read_times_and_sizes(config: &Config, named_files: &[PathBuf]) -> FileTimesAndSizes {
     let root = &config.root;
-    let mut files: Vec<PathBuf> = vec![root.join("AGENTS.md")];
+    let mut files: Vec<PathBuf> = RULES_FILES.map(|file| root.join(file)).to_vec();
     files.extend_from_slice(named_files);
     files.extend(agent_file_paths(root));
     files.extend(chain_file_paths(root));

@@ -167,22 +167,62 @@ fn an_invalid_claude_agent_is_reported() {
     let files: &[(&str, &[u8])] = &[
         (".claude/agents/README.md", b"# Our agents\n"),
         (".claude/agents/open.md", b"---\nname: open\n"),
-        (".claude/agents/odd.md", b"---\nname: no name\n---\nHi"),
         (".claude/agents/bytes.md", b"---\nname: \xff\n---\nHi"),
         (".claude/agents/deep/x.md", b"---\n---\nHi"),
+        (".claude/agents/!!.md", b"---\nname: no name\n---\nHi"),
     ];
     let (_folder, loaded) = load_files(files);
     assert_eq!(
         problem_texts(&loaded),
         [
+            ".claude/agents/!!.md:2:7: `no name` is not a valid agent name: use letters, digits, `-`, `_` and `.`",
             ".claude/agents/bytes.md:2:7: the file is not UTF-8: save it as UTF-8",
-            ".claude/agents/odd.md:2:7: `no name` is not a valid agent name: use letters, digits, `-`, `_` and `.`",
             ".claude/agents/open.md:1:1: the front matter is not closed: add a line `---` below it",
         ]
     );
     let names: Vec<&str> = loaded.agents.iter().map(|one| one.agent.name.as_str()).collect();
     assert_eq!(names, ["x"]);
     assert_eq!(loaded.notes[0].1, "it has no front matter, so it is not an agent");
+}
+
+#[test]
+fn a_name_with_spaces_is_replaced_by_one_made_from_the_file_s_name() {
+    let (_folder, loaded) = load_files(&[
+        (".claude/agents/benchmark-suite.md", b"---\nname: Benchmark Suite\n---\nHi"),
+        (".claude/agents/db/DB Architect.md", b"---\nname: DB Architect\n---\nHi"),
+        (".claude/agents/Pair Programming (v2).md", b"---\ndescription: Two.\n---\nHi"),
+        (".claude/agents/other.md", b"---\nname: plain\n---\nHi"),
+        ("agents/not this.md", b"---\n---\nHi"),
+    ]);
+    let names: Vec<&str> = loaded.agents.iter().map(|one| one.agent.name.as_str()).collect();
+    assert_eq!(names, ["benchmark-suite", "db-architect", "pair-programming-v2", "plain"]);
+    assert_eq!(loaded.problems.len(), 1, "{loaded:?}");
+    let (path, note) = &loaded.notes[0];
+    assert_eq!(path.to_str(), Some(".claude/agents"));
+    let expected = "the name of an agent has no spaces, so names are made from the file names: \
+        `Pair Programming (v2)` is `pair-programming-v2`, `Benchmark Suite` is `benchmark-suite`, \
+        `DB Architect` is `db-architect`";
+    assert_eq!(note, expected);
+    assert_eq!(loaded.notes.len(), 1);
+}
+
+#[test]
+fn claude_md_is_read_where_there_is_no_agents_md() {
+    let check = |files: &[(&str, &[u8])], rules: &str, note: Option<&str>| {
+        let (_folder, loaded) = load_files(files);
+        assert_eq!(problem_texts(&loaded), [""; 0]);
+        assert_eq!(loaded.agents[0].agent.project_rules, rules, "{files:?}");
+        assert_eq!(loaded.notes.first().map(|(_, note)| note.as_str()), note);
+    };
+    let agent: (&str, &[u8]) = ("agents/a.md", b"---\n---\nOurs.");
+    let claude: (&str, &[u8]) = ("CLAUDE.md", b"Be brief.\n");
+    let note = "the rules of all agents, because there is no AGENTS.md";
+    check(&[agent, claude], "Be brief.", Some(note));
+    check(&[agent, claude, ("AGENTS.md", b"Ours.")], "Ours.", None);
+    check(&[agent, claude, (".claude/CLAUDE.md", b"Theirs.")], "Be brief.", Some(note));
+    let imports = "the rules of all agents, because there is no AGENTS.md; its lines `@FILE` are \
+        not followed";
+    check(&[agent, (".claude/CLAUDE.md", b"@docs/a.md\n")], "@docs/a.md", Some(imports));
 }
 
 fn hidden_agents(loaded: &LoadedAgents) -> Vec<String> {

@@ -98,7 +98,7 @@ guards            { identical_calls: 16, no_progress: 32, repeated_text: 16, com
 perception        { command: ["./look"], every: run }
 output            {"type":"object"}
 events            { idle_tick: "You have a moment to yourself. What do you do?", player_proximity: "A player named {{ actor.name }} has approached." }
-project_rules     AGENTS.md, 8 bytes
+project_rules     AGENTS.md or CLAUDE.md, 8 bytes
 
 The system prompt, a Jinja template over `input`, `context`, `perception`, `memory`.
 "#;

@@ -203,7 +203,7 @@ fn every_file_of_an_agent_is_watched() {
     project.write("skills/style/SKILL.md", &skill("How it is done."));
     dev.wait_for_line("agents/made.md changed");
     project.write("AGENTS.md", "Be kind.");
-    dev.wait_for_line("AGENTS.md changed");
+    dev.wait_for_line("AGENTS.md or CLAUDE.md changed");
     project.write(".claude/agents/theirs.md", "---\nname: theirs\ncolor: red\n---\nYou.\n");
     dev.wait_for_line(".claude/agents/theirs.md is ready");
     project.write("skills/style/SKILL.md", "nothing");

@@ -62,6 +62,55 @@ fn help_and_version_are_printed() {
 }
 
 #[test]
+fn the_help_is_on_stdout_and_shows_commands_in_groups() {
+    for args in [&["--help"][..], &["-h"], &["help"]] {
+        let output = longhaul(args);
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let groups = ["\nStart:\n  init", "\nRuns:\n  run", "\nPeople:\n", "\nAdmin:\n"];
+        assert!(groups.iter().all(|group| text.contains(group)), "{text}");
+        assert!(!text.contains("Other:") && text.lines().all(|line| line.len() <= 100), "{text}");
+    }
+}
+
+#[test]
+fn shells_complete_commands_agents_and_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("agents")).unwrap();
+    std::fs::write(folder.path().join("agents/tidy.md"), "---\n---\nYou.").unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let output = longhaul_in(folder.path(), &["completions", shell], &[]);
+        let script = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && script.contains("LONGHAUL_COMPLETE"), "{script}");
+    }
+    let complete = |words: &[&str]| {
+        let args = [&["--", "longhaul"], words].concat();
+        let output = longhaul_in(folder.path(), &args, &[("LONGHAUL_COMPLETE", "fish")]);
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(complete(&["sched"]).starts_with("schedules\t"));
+    assert!(complete(&["run", "ti"]).starts_with("tidy"));
+    assert!(complete(&["agents", "show", ""]).contains("tidy"));
+    for args in [&["show", ""][..], &["cancel", ""], &["fork", ""]] {
+        assert!(complete(args).contains("@last\t"), "{args:?}");
+    }
+    assert!(!folder.path().join(".longhaul").exists());
+}
+
+#[test]
+fn manual_pages_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = longhaul_in(folder.path(), &["man", "man1"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    let page = std::fs::read_to_string(folder.path().join("man1/longhaul-run.1")).unwrap();
+    assert!(page.contains(".TH longhaul-run 1") && page.contains("Examples:"), "{page}");
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    let output = longhaul_in(folder.path(), &["man", "file/x"], &[]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn output_that_cannot_be_written_is_an_error() {
     let full_device =

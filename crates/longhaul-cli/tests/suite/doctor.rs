@@ -87,6 +87,33 @@ fn an_agent_that_needs_more_isolation_than_its_provider_has_is_a_problem() {
 }
 
 #[test]
+fn doctor_checks_models_servers_clock_and_disk() {
+    let project = Project::new();
+    let output = project.run(&["doctor"], 0);
+    assert!(check_lines(&output, "server")[0].contains("start one with `longhaul serve`"));
+    assert!(check_lines(&output, "models")[0].contains("with a key or a script"), "{output:?}");
+    assert!(check_lines(&output, "disk")[0].ends_with("GiB free"), "{output:?}");
+    assert!(check_lines(&output, "clock")[0].starts_with("20"), "{output:?}");
+    assert!(!output.out.contains("mcp"), "{output:?}");
+
+    project.write("agents/keyless.md", "---\nmodel: anthropic/claude-sonnet-5-5\n---\nYou.\n");
+    project.write(".mcp.json", r#"{"mcpServers": {"time": {"command": "./gone"}}}"#);
+    let output = project.run(&["doctor"], 1);
+    let models = check_lines(&output, "models");
+    assert!(models[1].starts_with("used by keyless: "), "{output:?}");
+    assert!(models[1].contains("set ANTHROPIC_API_KEY"), "{output:?}");
+    let servers = check_lines(&output, "mcp");
+    assert_eq!(servers[0], "0 of 1 server respond", "{output:?}");
+    assert!(servers[1].contains("`longhaul trust`"), "{output:?}");
+
+    let command = &mut project.command(&["doctor"]);
+    let output = command.env("LONGHAUL_URL", "http://127.0.0.1:9").output().unwrap();
+    let output = CommandOutput::from_output(&output);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(check_lines(&output, "server")[0].contains("can't be reached"), "{output:?}");
+}
+
+#[test]
 fn doctor_reports_the_store_and_the_problems_of_agents() {
     let project = Project::new();
     let output = project.run(&["doctor"], 0);

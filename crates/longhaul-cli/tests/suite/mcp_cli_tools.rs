@@ -141,3 +141,58 @@ fn a_run_loads_deferred_tools_of_a_server() {
         "{size}"
     );
 }
+
+#[test]
+fn tools_are_listed_with_class_input_and_origin() {
+    let folder = project();
+    let rows = |out: &str| -> Vec<String> {
+        out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    let (out, err) = run(folder.path(), &["tools"], 0);
+    for expected in [
+        "TOOL CLASS FROM INPUT",
+        "wait control control {for?, until?, child?, signal?}",
+        "read_file pure sandbox {path, offset?, limit?}",
+        "http_fetch pure or once built-in {url, method?, headers?, body?}",
+        "recall pure built-in {query, limit?}",
+        "send_message once built-in {text}",
+    ] {
+        assert!(rows(&out).contains(&expected.to_owned()), "{expected}: {out}");
+    }
+    assert!(err.contains("note: mcp:fake: `.mcp.json` is not trusted yet"), "{err}");
+    assert_eq!(assert_all_exited(folder.path()), 0);
+    run(folder.path(), &["trust", "--yes"], 0);
+    let (out, err) = run(folder.path(), &["tools"], 0);
+    assert!(rows(&out).contains(&"mcp:fake/greet pure mcp:fake {who}".to_owned()), "{out}");
+    assert!(err.contains("note: mcp:gone: "), "{err}");
+    let (out, _) = run(folder.path(), &["tools", "mcp:fake/greet", "--json"], 0);
+    let tool: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(tool["description"], "Greets.");
+    assert_eq!(tool["agents"], json!(["a"]));
+    assert_eq!(tool["input_schema"]["required"], json!(["who"]));
+    let started = assert_all_exited(folder.path());
+    let (out, _) = run(folder.path(), &["tools", "--no-mcp", "--json"], 0);
+    assert!(out.contains("vault_write") && !out.contains("mcp:fake"), "{out}");
+    let (_, err) = run(folder.path(), &["tools", "read_fil"], 2);
+    assert!(err.contains("did you mean `read_file`?"), "{err}");
+    assert_eq!(assert_all_exited(folder.path()), started);
+}
+
+#[test]
+fn agents_check_and_mcp_check_say_the_same_class() {
+    let folder = project();
+    let agent = "---\nmodel: scripted/a\ntools: [mcp:fake/greet, mcp:fake/shout]\n---\nYou.";
+    fs::write(folder.path().join("agents/a.md"), agent).unwrap();
+    let (out, _) = run(folder.path(), &["agents", "check", "a"], 0);
+    for tool in ["greet", "shout"] {
+        let expected = format!(
+            "`mcp:fake/{tool}` can't be undone, unless the server says otherwise to `longhaul mcp \
+             check fake`,"
+        );
+        assert!(out.contains(&expected), "{out}");
+    }
+    run(folder.path(), &["trust", "--yes"], 0);
+    let (out, _) = run(folder.path(), &["agents", "check", "a"], 0);
+    assert!(out.contains("`mcp:fake/shout` can't be undone and no rule"), "{out}");
+    assert!(!out.contains("mcp:fake/greet"), "{out}");
+}

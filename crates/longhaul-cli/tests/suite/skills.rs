@@ -86,6 +86,32 @@ fn a_project_skill_hides_a_claude_skill() {
 }
 
 #[test]
+fn a_claude_skill_is_named_after_its_folder() {
+    let (folder, _) = load_files(&[
+        (".claude/skills/pdf-forms/SKILL.md", b"---\nname: PDF Forms\ndescription: A.\n---\n"),
+        (".claude/skills/Data Analysis/SKILL.md", b"---\nname: x\ndescription: B.\n---\n"),
+        (".claude/skills/data analysis/SKILL.md", b"---\ndescription: C.\n---\n"),
+        ("skills/My Style/SKILL.md", b"---\nname: My Style\ndescription: D.\n---\n"),
+    ]);
+    let loaded = skills::load_skills(folder.path(), Path::new(""));
+    let texts: Vec<String> =
+        loaded.skills.iter().map(|one| format!("{}: {}", one.name, one.description)).collect();
+    assert_eq!(texts, ["data-analysis: B.", "pdf-forms: A."]);
+    assert_eq!(loaded.broken_names, ["My Style"]);
+    let notes: Vec<String> =
+        loaded.notes.iter().map(|(path, note)| format!("{}: {note}", path.display())).collect();
+    assert_eq!(
+        notes,
+        [
+            ".claude/skills/data analysis/SKILL.md: the skill is not used, since \
+            .claude/skills/Data Analysis/SKILL.md has the same name",
+            ".claude/skills: the name of a skill has no spaces, so names are made from the file names: \
+            `PDF Forms` is `pdf-forms`, `Data Analysis` is `data-analysis`",
+        ]
+    );
+}
+
+#[test]
 fn an_agent_gets_the_skills_that_it_names() {
     let agent = |skills: &str| format!("---\nskills: {skills}\n---\nHello.");
     let (folder, _) = load_files(&[

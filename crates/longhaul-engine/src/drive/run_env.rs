@@ -325,7 +325,7 @@ fn model_names(services: &Services, run: &Run, agent: &Agent) -> Vec<String> {
     }
     let task = run.task();
     if let Some(model) = &task.model {
-        return vec![model.clone()];
+        return vec![agent.requested_model(model)];
     }
     if event_kind(agent, task) != Some(IDLE_TICK) {
         return agent.models.clone();

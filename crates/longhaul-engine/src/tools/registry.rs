@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use longhaul_core::id::ToolName;
+use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::policy::gate::GateTimeout;
 use longhaul_core::port::tool::{Tool, ToolSpec};
 use longhaul_core::time::Clock;
@@ -108,8 +109,19 @@ impl RegisteredTool {
     /// Whether calls of this tool may have effects that must not be repeated, such as sending a
     /// mail.
     pub fn may_have_unrepeatable_effects(&self) -> bool {
-        let class = |tool: &Arc<dyn Tool>| tool.class(&Value::Object(serde_json::Map::new()));
-        self.tool.as_ref().is_some_and(|tool| !class(tool).may_repeat())
+        self.class().is_some_and(|class| !class.may_repeat())
+    }
+
+    /// Returns the effect class of a call without arguments. `None` means that this is a control
+    /// tool.
+    pub fn class(&self) -> Option<EffectClass> {
+        self.class_of_call(&Value::Object(serde_json::Map::new()))
+    }
+
+    /// Returns the effect class of a call with this input. `None` means that this is a control
+    /// tool.
+    pub fn class_of_call(&self, input: &Value) -> Option<EffectClass> {
+        self.tool.as_ref().map(|tool| tool.class(input))
     }
 
     /// Validates the input of a call. Returns an error message for the model, or `None` if the

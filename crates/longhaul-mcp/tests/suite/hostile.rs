@@ -234,15 +234,22 @@ async fn requests_of_a_server_are_declined() {
 }
 
 #[tokio::test]
-async fn a_server_gets_only_path_from_our_environment() {
+async fn a_server_gets_no_keys_from_our_environment() {
     let dir = temp_dir();
     let spec = with_env(hostile_spec("default", dir.path()), "GIVEN", "yes");
     let (servers, _) = single_server(spec);
     let output = call(&servers, "environment", json!({})).await.unwrap();
     let output: serde_json::Value = serde_json::from_str(&output).unwrap();
     let mut names: Vec<&str> = output.as_object().unwrap().keys().map(String::as_str).collect();
-    // Python may set this variable itself.
-    names.retain(|name| *name != "LC_CTYPE");
+    let inherited =
+        ["HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR"];
+    for name in inherited {
+        // Python may set this variable itself.
+        let expected = std::env::var(name).ok().filter(|_| name != "LC_CTYPE");
+        assert!(expected.is_none() || output[name] == json!(expected), "{name}: {output}");
+    }
+    assert!(std::env::vars().any(|(name, _)| name == "CARGO_MANIFEST_DIR"));
+    names.retain(|name| !inherited.contains(name));
     names.sort_unstable();
     assert_eq!(names, ["GIVEN", "PATH"]);
 }

@@ -18,11 +18,20 @@ pub fn agent_warnings(agent: &Agent, is_once_tool: impl Fn(&str) -> Option<bool>
     // Nothing outside of a sandbox without network is changed by its commands.
     let is_contained = agent.sandbox_config().is_some_and(|sandbox| sandbox.network.is_empty());
     for tool in agent.tools.iter().filter(|tool| !(is_contained && *tool == "shell")) {
-        let is_once = is_once_tool(tool).unwrap_or(true) && !is_declared_repeatable(agent, tool);
+        let is_once = is_once_tool(tool);
+        let may_be_once = is_once.unwrap_or(true) && !is_declared_repeatable(agent, tool);
         let has_rule = agent.rules.iter().any(|rule| rule_glob_applies_to_tool(&rule.tool, tool));
-        if is_once && !has_rule {
+        if may_be_once && !has_rule {
+            let server = split_mcp_server_and_tool(tool).filter(|_| is_once.is_none());
+            let reason = match server {
+                Some((server, _)) => format!(
+                    "can't be undone, unless the server says otherwise to `longhaul mcp check \
+                     {server}`,"
+                ),
+                None => "can't be undone".to_owned(),
+            };
             notes.push(format!(
-                "calls of `{tool}` can't be undone and no rule covers them: add \
+                "calls of `{tool}` {reason} and no rule covers them: add \
                  `{{ tool: {tool}, ask: \"...\" }}` or `{{ tool: {tool}, allow: true }}` to `approve`"
             ));
         }

@@ -5,6 +5,7 @@
 
 mod lenient;
 
+use longhaul_core::slug::slugify;
 use longhaul_engine::agent::Agent;
 use longhaul_engine::agent::check::SHELL_TOOL;
 
@@ -52,13 +53,21 @@ pub(crate) fn parse_claude_agent(
     };
     let fields = ClaudeAgentFields(diagnostics.parse_front_matter_entries(&parts.front_matter));
     let (position, name_text) = fields.position_and_agent_name(stem);
-    let name = match files::parse_agent_name(&name_text) {
+    // Names in Claude Code may have spaces. Then the name is made from the file's name.
+    let derived_name =
+        || files::parse_agent_name(stem).or_else(|_| files::parse_agent_name(&slugify(stem)));
+    let name = match files::parse_agent_name(&name_text)
+        .or_else(|error| derived_name().map_err(|_| error))
+    {
         Ok(name) => name,
         Err(message) => {
             diagnostics.report_invalid(position, message);
             return Some(None);
         }
     };
+    if name.as_str() != name_text {
+        diagnostics.replaced_name = Some(name_text);
+    }
     let mut agent = Agent::new(name);
     agent.prompt = escape::escape_template_syntax(&parts.body);
     fields.set_agent_fields(diagnostics, &mut agent);

@@ -25,6 +25,8 @@ pub(crate) struct Diagnostics<'c> {
     pub(crate) problems: Vec<AgentFileProblem>,
     /// Remarks about how valid values were interpreted.
     pub(crate) notes: Vec<String>,
+    /// Name in the file that is not valid and that the file's or folder's name replaces.
+    pub(crate) replaced_name: Option<String>,
     /// Files that were read while the agent file was parsed, such as an output schema.
     pub(crate) files: Vec<PathBuf>,
     /// Whether the file is JSON for several programs, such as `.mcp.json`. Then unknown and
@@ -146,6 +148,7 @@ impl<'c> Diagnostics<'c> {
             path: path.to_owned(),
             problems: Vec::new(),
             notes: Vec::new(),
+            replaced_name: None,
             files: Vec::new(),
             is_shared_json: false,
             ignored_keys: Vec::new(),

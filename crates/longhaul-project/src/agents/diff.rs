@@ -37,9 +37,9 @@ pub fn compare_agents(before: &LoadedAgents, now: &LoadedAgents) -> AgentChanges
     let rules_changed = matches!((rules(before), rules(now)), (Some(old), Some(new)) if old != new);
     if rules_changed {
         let count = now.agents.len();
-        let file = load::RULES_FILE;
+        let files = load::RULES_FILES[..2].join(" or ");
         messages.push(format!(
-            "{file} changed: {count} agents have new versions; existing runs keep the old one"
+            "{files} changed: {count} agents have new versions; existing runs keep the old one"
         ));
     }
     for one in &now.agents {

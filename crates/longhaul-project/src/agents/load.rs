@@ -1,5 +1,5 @@
 //! Loads all agents. Agents in the project's folder take precedence over those of `.claude/agents`,
-//! and these over built-in agents. The project rules in `AGENTS.md` apply to all of them and are never
+//! and these over built-in agents. The project rules in `AGENTS.md` or `CLAUDE.md` apply to all of them and are never
 //! truncated, since a part of them could mean something else.
 //!
 //! Invariant: an invalid file does not affect other agents, and no agent of lower precedence
@@ -22,7 +22,7 @@ use crate::agents::loaded_agents::{
 use crate::agents::problem::{AgentFileProblem, ProblemKind};
 use crate::agents::{claude, front_matter};
 use crate::project_file::{self, ProjectFileError};
-use crate::spanned::Position;
+use crate::spanned::{Position, escape_to_one_line};
 
 /// Folder of the project's agent files, relative to the project root.
 pub const AGENTS_FOLDER: &str = "agents";
@@ -151,17 +151,25 @@ fn parse_agent_definition(
 
 struct AgentLoader {
     loaded: LoadedAgents,
-    /// Text of the project rules in `AGENTS.md`. `None` means that the file can't be read.
+    /// Text of the project rules. `None` means that the file can't be read.
     rules: Option<String>,
     /// Path of the file that defines each agent, by the agent's name.
     path_by_name: BTreeMap<String, PathBuf>,
+    /// Names in Claude Code's files that are not valid, each with the agent's name.
+    replaced_names: Vec<(String, String)>,
 }
 
 impl AgentLoader {
     fn new(ctx: &AgentLoadContext<'_>) -> Self {
         let mut loaded = LoadedAgents::default();
-        let rules = match load_agents_md_rules(ctx) {
-            Ok(rules) => Some(rules),
+        let rules = match load_project_rules(ctx) {
+            Ok(Some((path, rules))) => {
+                let note = (path != ctx.display_root.join(RULES_FILES[0]))
+                    .then(|| claude_rules_note(&rules));
+                loaded.notes.extend(note.map(|note| (path, note)));
+                Some(rules)
+            }
+            Ok(None) => Some(String::new()),
             Err(problem) => {
                 loaded.unreadable_rules = Some(problem.path.clone());
                 loaded.problems.push(problem);
@@ -169,11 +177,14 @@ impl AgentLoader {
             }
         };
         loaded.mcp_servers = ctx.servers.iter().map(|&name| name.to_owned()).collect();
-        Self { loaded, rules, path_by_name: BTreeMap::new() }
+        Self { loaded, rules, path_by_name: BTreeMap::new(), replaced_names: Vec::new() }
     }
 
     fn into_sorted_agents(mut self) -> LoadedAgents {
         let loaded = &mut self.loaded;
+        if let Some(note) = replaced_names_note("an agent", &self.replaced_names) {
+            loaded.notes.push((PathBuf::from(CLAUDE_AGENTS_FOLDER), note));
+        }
         loaded.agents.sort_by(|a, b| a.agent.name.cmp(&b.agent.name));
         loaded.broken.sort_by(|a, b| a.name.cmp(&b.name));
         loaded.files.sort();
@@ -198,6 +209,7 @@ impl AgentLoader {
             });
         }
         self.path_by_name.insert(name.clone(), file.path.clone());
+        self.replaced_names.extend(diagnostics.replaced_name.take().map(|old| (old, name.clone())));
         self.loaded.files.append(&mut diagnostics.files);
         self.add_loaded_or_broken_agent(file, name, agent, diagnostics);
     }
@@ -229,30 +241,50 @@ impl AgentLoader {
     }
 }
 
-/// Name of the file with the project rules.
-pub(crate) const RULES_FILE: &str = "AGENTS.md";
+/// Returns the note about names in Claude Code's files that are not valid. `None` means that all
+/// names are valid.
+pub(crate) fn replaced_names_note(kind: &str, replaced: &[(String, String)]) -> Option<String> {
+    let names =
+        replaced.iter().map(|(old, new)| format!("`{}` is `{new}`", escape_to_one_line(old)));
+    let names: Vec<String> = names.collect();
+    let rule = format!("the name of {kind} has no spaces, so names are made from the file names");
+    (!names.is_empty()).then(|| format!("{rule}: {}", names.join(", ")))
+}
+
+/// Files with the project rules. The first one that exists is used.
+pub const RULES_FILES: [&str; 3] = ["AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md"];
 
 /// Maximum size of the project rules in bytes.
 const RULES_BYTES_MAX: usize = 256 << 10;
 
-/// Loads the project rules. If there is no file, the rules are empty.
-pub(crate) fn load_agents_md_rules(ctx: &AgentLoadContext<'_>) -> Result<String, AgentFileProblem> {
-    let problem = |message: String| {
-        let consequence = "the file contains the rules of all agents, so no agent can be used";
-        let path = ctx.display_root.join(RULES_FILE);
-        AgentFileProblem::of_file(&path, format!("{message}; {consequence}"))
-    };
-    let bytes = match project_file::read_file_in_project(
-        ctx.root,
-        Path::new(RULES_FILE),
-        RULES_BYTES_MAX,
-    ) {
-        Ok(bytes) => bytes,
-        Err(ProjectFileError::Missing) => return Ok(String::new()),
-        Err(error) => return Err(problem(error.to_string())),
-    };
-    let text = String::from_utf8(bytes)
-        .map_err(|_| problem("the file is not UTF-8: save it as UTF-8".to_owned()))?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    Ok(text.replace("\r\n", "\n").trim().to_owned())
+/// Loads the project rules and returns them with the path of their file. `None` means that there is
+/// no file.
+fn load_project_rules(
+    ctx: &AgentLoadContext<'_>,
+) -> Result<Option<(PathBuf, String)>, AgentFileProblem> {
+    for file in RULES_FILES {
+        let path = ctx.display_root.join(file);
+        let problem = |message: String| {
+            let consequence = "the file contains the rules of all agents, so no agent can be used";
+            AgentFileProblem::of_file(&path, format!("{message}; {consequence}"))
+        };
+        let bytes =
+            match project_file::read_file_in_project(ctx.root, Path::new(file), RULES_BYTES_MAX) {
+                Ok(bytes) => bytes,
+                Err(ProjectFileError::Missing) => continue,
+                Err(error) => return Err(problem(error.to_string())),
+            };
+        let text = String::from_utf8(bytes)
+            .map_err(|_| problem("the file is not UTF-8: save it as UTF-8".to_owned()))?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        return Ok(Some((path, text.replace("\r\n", "\n").trim().to_owned())));
+    }
+    Ok(None)
+}
+
+/// Returns the note about project rules that are in a file of Claude Code.
+fn claude_rules_note(rules: &str) -> String {
+    let has_imports = rules.lines().any(|line| line.starts_with('@'));
+    let imports = if has_imports { "; its lines `@FILE` are not followed" } else { "" };
+    format!("the rules of all agents, because there is no {}{imports}", RULES_FILES[0])
 }

@@ -85,7 +85,7 @@ pub struct LoadedAgents {
     pub hidden: Vec<ShadowedAgent>,
     /// Remarks about files that are not agents, with the path of each file.
     pub notes: Vec<(PathBuf, String)>,
-    /// Path of the project rules (`AGENTS.md`) if that file can't be read. Then no agent can be
+    /// Path of the project rules (`AGENTS.md` or `CLAUDE.md`) if that file can't be read. Then no agent can be
     /// used.
     pub unreadable_rules: Option<PathBuf>,
     /// Names of the MCP servers that agent files could refer to.

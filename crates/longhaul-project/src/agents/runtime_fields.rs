@@ -12,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use longhaul_core::event::run::CompactionPolicy;
 use longhaul_core::policy::ChildCancelPolicy;
 use longhaul_core::raw::RawJson;
+use longhaul_core::slug::slugify;
 use longhaul_core::suggest;
 use longhaul_engine::agent::check::{
     rubric_error, schema_as_canonical_json, validate_output_schema,
@@ -185,7 +186,9 @@ impl Diagnostics<'_> {
 
 /// Returns the project's skill with this name. The error says that the skill is unknown or invalid.
 pub(crate) fn find_skill(name: &str, ctx: &AgentLoadContext<'_>) -> Result<Skill, String> {
-    if let Some(skill) = ctx.skills.iter().find(|skill| skill.name == name) {
+    let slug = slugify(name);
+    let mut skills = ctx.skills.iter();
+    if let Some(skill) = skills.find(|skill| skill.name == name || skill.name == slug) {
         return Ok(skill.clone());
     }
     if ctx.broken_skills.iter().any(|broken| broken == name) {

@@ -128,6 +128,8 @@ fn to_server_report(report: ServerCheckReport) -> McpServerReport {
     let tools = report.tools.into_iter().map(|tool| McpReportedTool {
         name: tool.spec.name.as_str().to_owned(),
         class: tool.class,
+        description: tool.spec.description,
+        input_schema: tool.spec.schema,
     });
     McpServerReport {
         name: report.name,

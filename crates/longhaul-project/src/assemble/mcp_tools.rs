@@ -16,6 +16,7 @@ use longhaul_core::port::tool::{RunClaimId, Tool};
 use longhaul_core::time::Millis;
 use longhaul_engine::services::ExternalToolSource;
 use longhaul_engine::tools::registry::RegisteredTool;
+use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -449,4 +450,8 @@ pub struct McpReportedTool {
     pub name: String,
     /// Effect class of the tool's calls: whether they may be repeated after a crash.
     pub class: EffectClass,
+    /// Description of the tool for the model.
+    pub description: String,
+    /// JSON Schema of the tool's input.
+    pub input_schema: Value,
 }

@@ -13,7 +13,7 @@ pub const CONFIG_FILE_NAME: &str = "longhaul.toml";
 pub const DATA_FOLDER_NAME: &str = ".longhaul";
 
 /// Files and folders in a project folder that the runtime uses.
-const PROJECT_ENTRIES: [&str; 9] = [
+const PROJECT_ENTRIES: [&str; 10] = [
     CONFIG_FILE_NAME,
     DATA_FOLDER_NAME,
     "agents",
@@ -23,6 +23,7 @@ const PROJECT_ENTRIES: [&str; 9] = [
     "scripts",
     "skills",
     "AGENTS.md",
+    "CLAUDE.md",
 ];
 
 /// User id of the user root.

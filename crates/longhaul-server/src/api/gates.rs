@@ -5,14 +5,16 @@
 
 use longhaul_api::gate::{
     AnswerBody, AnswerOutcomeKind, AnswerResponse, DecisionKind, GateLinkBody, GateLinkView,
-    GateView, RuleView, SignalGateBody,
+    GateView, RuleView, SignalBody, SignalGateBody,
 };
 use longhaul_api::list::List;
 use longhaul_api::query::{GatesQuery, PagedQuery as _, RulesQuery};
 use longhaul_core::access::Role;
 use longhaul_core::duration::{DURATION_EXAMPLES, format_duration, parse_duration};
 use longhaul_core::id::{GateId, RuleId};
-use longhaul_core::policy::gate::{Answer, GATE_TIMEOUT_MAX, GateDecision, GateTimeout};
+use longhaul_core::policy::gate::{
+    Answer, AnswerScope, GATE_TIMEOUT_MAX, GateDecision, GateKind, GateStatus, GateTimeout,
+};
 use longhaul_core::policy::rule::RememberedApprovalFilter;
 use longhaul_core::port::store::GateFilter;
 use longhaul_core::raw::RawJson;
@@ -165,6 +167,59 @@ pub(crate) async fn answer_gate(
         handle::GateAnswerOutcome::Voted(seq) => (AnswerOutcomeKind::Voted, seq),
     };
     Ok(Reply::ok(AnswerResponse { outcome, seq, gate }))
+}
+
+/// Maximum number of gates that one signal completes.
+const SIGNALLED_GATES_MAX: usize = 1_000;
+
+/// Codes of errors about a gate that no longer waits.
+const CLOSED_GATE_CODES: [&str; 3] = ["already_answered", "gate_expired", "run_ended"];
+
+/// Completes every open gate that waits for a signal with this name.
+pub(crate) async fn send_signal(
+    Call { ctx, body, .. }: Call<(), SignalBody>,
+) -> Replied<List<GateView>> {
+    let filter = GateFilter {
+        gate: None,
+        run: body.run,
+        status: Some(GateStatus::Open),
+        tag: Some(body.name.clone()),
+        after: None,
+        limit: SIGNALLED_GATES_MAX,
+    };
+    let gates = ctx.longhaul().list_gates(filter).await?;
+    let waiting: Vec<_> = gates
+        .into_iter()
+        .filter(|gate| gate.spec.kind == GateKind::Signal && gate.status == GateStatus::Open)
+        .collect();
+    if waiting.is_empty() {
+        let message = format!("no run waits for the signal `{}`", body.name);
+        return Err(Problem::not_found("signal_not_awaited", message)
+            .with_hint("send it again when a run waits for it: GET /v1/gates?tag=NAME"));
+    }
+    if waiting.iter().any(|gate| !gate.spec.is_signal_gate_without_tool_call()) {
+        ctx.require_role(Role::Approver)?;
+    }
+    let mut completed = Vec::with_capacity(waiting.len());
+    for gate in waiting {
+        let answer = Answer {
+            decision: GateDecision::Complete,
+            by: ctx.by().to_owned(),
+            scope: AnswerScope::Once,
+            note: body.note.clone(),
+            payload: body.payload.clone(),
+            digest: None,
+        };
+        let id = gate.spec.id;
+        match ctx.longhaul().answer_gate(id, answer).await {
+            Ok(_) => completed.push(gate_view(&ctx.longhaul().get_gate(id).await?)),
+            // Somebody else was faster, or the gate has just expired or ended with its run.
+            Err(error) if CLOSED_GATE_CODES.contains(&error.code()) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    tracing::info!(gates = completed.len(), caller = ctx.by(), "signal sent");
+    Ok(Reply::ok(List { data: completed, next: None }))
 }
 
 pub(crate) async fn create_gate_link(

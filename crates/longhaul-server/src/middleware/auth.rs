@@ -20,7 +20,8 @@ use crate::peer::PeerAddress;
 use crate::problem::Problem;
 
 /// Routes that need no key, because they reveal nothing or check a token of their own.
-const PUBLIC_ROUTES: [&str; 6] = ["/livez", "/readyz", "/version", "/a/{token}", "/", "/style.css"];
+const PUBLIC_ROUTES: [&str; 7] =
+    ["/livez", "/readyz", "/version", "/openapi.json", "/a/{token}", "/", "/style.css"];
 
 /// Public routes without a rate limit, for health probes.
 const HEALTH_ROUTES: [&str; 3] = ["/livez", "/readyz", "/version"];

@@ -100,7 +100,6 @@ fn routes_with_roles() -> Vec<(TestRequest, Role)> {
     let (viewer, operator) = (Role::Viewer, Role::Operator);
     let (approver, admin) = (Role::Approver, Role::Admin);
     vec![
-        (get("/openapi.json"), viewer),
         (get("/v1/runs"), viewer),
         (get(run), viewer),
         (get(format!("{run}/why")), viewer),
@@ -139,6 +138,7 @@ fn routes_with_roles() -> Vec<(TestRequest, Role)> {
         (request("DELETE", "/v1/schedules/x"), operator),
         (request("POST", "/v1/schedules/x/run"), operator),
         (post("/v1/gates", &empty), operator),
+        (post("/v1/signals", &json!({ "name": "x" })), operator),
         (post(format!("{gate}/answer"), &json!({ "decision": "reject" })), approver),
         (post(format!("{gate}/links"), &json!({ "recipient": "x" })), approver),
         (post(format!("{run}/resume"), &json!({ "budget": { "turns": 9 } })), approver),

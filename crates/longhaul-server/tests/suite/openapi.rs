@@ -49,6 +49,21 @@ async fn path_filler(server: &TestServer) -> impl Fn(&str) -> String + use<> {
 }
 
 #[tokio::test]
+async fn the_document_needs_no_key_and_names_what_generators_need() {
+    let server = server_with_gate().open().await;
+    let document = server.send(get("/openapi.json").without_key()).await.expect(200);
+    assert_eq!(document["servers"], json!([{ "url": "/" }]));
+    assert_eq!(document["components"]["schemas"]["NewRun"]["required"], json!(["input"]));
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let names = operation["parameters"].as_array().unwrap().iter();
+            let has_key = names.filter(|one| one["name"] == "Idempotency-Key").count();
+            assert_eq!(has_key, usize::from(method == "post"), "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn every_documented_route_is_served_and_no_other_method() {
     let server = server_with_gate().start().await;
     let document = server.get_json("/openapi.json").await;

@@ -280,6 +280,35 @@ async fn a_program_raises_and_completes_a_gate() {
 }
 
 #[tokio::test]
+async fn a_signal_completes_the_gates_with_its_name() {
+    let server = server_with_gate().start().await;
+    let (run, approval) = server.submit_until_gate().await;
+    for (ask, tag) in [("the build", "ci"), ("the tests", "ci"), ("the review", "review")] {
+        let body = json!({ "run": run, "ask": ask, "tags": [tag] });
+        check(&server, post("/v1/gates", &body), 201, &[]).await;
+    }
+    let unknown = server.send(post("/v1/signals", &json!({ "name": "other" }))).await;
+    assert_eq!((unknown.status, unknown.problem().as_str()), (404, "signal_not_awaited"));
+    server.send(post("/v1/signals", &json!({ "name": "ci", "gate": "x" }))).await.expect(422);
+    let other_run = json!({ "name": "ci", "run": "run_00000000000000000000000001" });
+    server.send(post("/v1/signals", &other_run)).await.expect(404);
+    let body = json!({ "name": "ci", "payload": { "green": true } });
+    let signal = || post("/v1/signals", &body).header("idempotency-key", "s1");
+    let expected = [("/data/0/status", json!("answered")), ("/data/1/tags/0", json!("ci"))];
+    let gates = check(&server, signal(), 200, &expected).await;
+    assert_eq!(gates["data"].as_array().unwrap().len(), 2, "{gates}");
+    // A repeated request gets the same answer.
+    assert_eq!(check(&server, signal(), 200, &expected).await, gates);
+    let open = check(&server, get("/v1/gates?status=open"), 200, &[]).await;
+    assert_eq!(open["data"].as_array().unwrap().len(), 2, "{open}");
+    check(&server, post("/v1/signals", &json!({ "name": "review" })), 200, &[]).await;
+    let path = format!("/v1/gates/{}/answer", approval["id"].as_str().unwrap());
+    let approval = json!({ "decision": "approve", "digest": approval["digest"] });
+    check(&server, post(path, &approval), 200, &[]).await;
+    assert_eq!(server.wait_until_ended(&run).await["status"], "completed");
+}
+
+#[tokio::test]
 async fn a_batch_is_submitted_and_shown() {
     let server = server_with([]).start().await;
     let task = |input: &str| json!({ "agent": "tester", "input": input });

@@ -74,6 +74,8 @@ const POLICY_FILES: &[&[&str]] = &[
     &["chains"],
     &["skills"],
     &["agents.md"],
+    &["claude.md"],
+    &[".claude", "claude.md"],
     &[".claude", "agents"],
     &[".claude", "skills"],
     &[".claude", "hooks"],
@@ -224,6 +226,8 @@ mod tests {
             ".claude/hooks/before.sh",
             "skills/a/SKILL.md",
             "AGENTS.md",
+            "CLAUDE.md",
+            ".claude/CLAUDE.md",
         ] {
             check_path_protection(half, true, false);
         }

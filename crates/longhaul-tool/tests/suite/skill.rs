@@ -103,6 +103,22 @@ async fn the_project_s_skill_is_read_before_claude_s() {
 }
 
 #[tokio::test]
+async fn a_claude_skill_is_found_by_the_name_made_from_its_folder() {
+    let fixture = Fixture::new();
+    let check = async |expected: &str| {
+        let output =
+            fixture.call_with(&["data-analysis"], json!({ "skill": "data-analysis" })).await;
+        assert!(output.contains(expected), "{output}");
+    };
+    fixture.write_file("skills/Data Analysis/SKILL.md", "---\n---\nOurs.");
+    check("there is no skill `data-analysis`").await;
+    fixture.write_file(".claude/skills/Data Analysis/SKILL.md", "---\n---\nTheirs.");
+    check("Theirs.").await;
+    fixture.write_file(".claude/skills/data-analysis/SKILL.md", "---\n---\nNamed.");
+    check("Named.").await;
+}
+
+#[tokio::test]
 async fn no_path_leads_out_of_a_skill() {
     let fixture = Fixture::new();
     fixture.write_file("skills/style/SKILL.md", STYLE_SKILL);
