@@ -49,7 +49,7 @@ fn json_summary(value: &Value) -> String {
                 count => format!("{first}  (+{} more)", count - 1),
             }
         }
-        value => json_text(value),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => json_text(value),
     };
     sanitize_line(&line)
 }

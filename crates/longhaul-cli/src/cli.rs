@@ -11,8 +11,8 @@ use crate::table::JsonArgs;
 use crate::{
     agents, answer, approve, batch, chains, chaos, completions, config, db, demo, diff, doctor,
     error, export, fork, gates, help, inbox, init, keys, lanes, log, ls, mcp, memory, mock_model,
-    models, output, rm, rules, run, run_commands, sandboxes, schedules, server, show, signal, spend,
-    steer, submit, tools, trust, watch, worker,
+    models, output, rm, rules, run, run_commands, sandboxes, schedules, server, show, signal,
+    spend, steer, submit, tools, trust, watch, worker,
 };
 
 const SERVER_HELP: &str = "Set LONGHAUL_URL to use a server instead of this folder's store:

@@ -11,9 +11,7 @@ use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, getpgrp, getpid, kill_process};
-use rustix::termios::{
-    LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
-};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use rustyline::Editor;
 use rustyline::config::{Behavior, BellStyle, Config};
 use rustyline::error::ReadlineError;
@@ -21,6 +19,7 @@ use rustyline::history::MemHistory;
 use tokio::sync::mpsc;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+use crate::fitted_table::terminal_width;
 use crate::output::{self, TypedLine};
 use crate::sanitize::sanitize_line;
 
@@ -147,10 +146,7 @@ pub(crate) fn is_narrow() -> bool {
 
 /// Returns the number of columns of the terminal on stderr.
 pub(crate) fn columns() -> usize {
-    let size = tcgetwinsize(std::io::stderr()).ok();
-    size.map(|size| usize::from(size.ws_col))
-        .filter(|columns| *columns > 0)
-        .unwrap_or(DEFAULT_COLUMNS)
+    terminal_width(std::io::stderr()).unwrap_or(DEFAULT_COLUMNS)
 }
 
 /// Breaks a line between words, so that each part has at most this number of columns.

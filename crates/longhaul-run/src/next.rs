@@ -116,12 +116,7 @@ pub fn next_engine_step(run: &Run, now: Timestamp) -> EngineStep {
         RunStage::New { .. } if can_be_prepared(run, now) => EngineStep::Prepare,
         _ if has_due_events(run, now) => EngineStep::Advance,
         // Child runs must be started, or a call in doubt must be verified, before the run waits.
-        RunStage::ToolsRunning(tools) => match children_or_tools_step(run, &tools.calls) {
-            EngineStep::UseTools(tasks) if tasks.is_empty() && must_save_workspace(control) => {
-                EngineStep::SaveWorkspace
-            }
-            step => step,
-        },
+        RunStage::ToolsRunning(tools) => children_or_tools_step(run, &tools.calls),
         _ if must_save_workspace(control) => EngineStep::SaveWorkspace,
         RunStage::ModelPending(pending) if needs_perception_refresh(control, pending) => {
             EngineStep::RefreshPerception
@@ -160,7 +155,10 @@ fn children_or_tools_step(run: &Run, calls: &[TrackedCall]) -> EngineStep {
         .collect();
     match requests.is_empty() {
         true if must_open_sandbox(control) => EngineStep::OpenSandbox,
-        true => EngineStep::UseTools(tool_call_tasks(run, calls)),
+        true => match tool_call_tasks(run, calls) {
+            tasks if tasks.is_empty() && must_save_workspace(control) => EngineStep::SaveWorkspace,
+            tasks => EngineStep::UseTools(tasks),
+        },
         false => EngineStep::StartChildren(requests),
     }
 }
