@@ -201,8 +201,9 @@ impl ListRunsCommand {
         let has_more = runs.len() > limit;
         runs.truncate(limit);
         let is_drivable = |run: &RunBriefView| needs_driver(run.status);
-        let has_no_driver =
-            runs.iter().any(is_drivable) && !client.has_process_driving_runs().await?;
+        // Runs that are not shown may need a worker, too.
+        let needs_worker = counts.open > counts.waiting_for_person;
+        let has_no_driver = needs_worker && !client.has_process_driving_runs().await?;
         let is_terminal = fitted_table::terminal_width(std::io::stdout()).is_some();
         let when = if is_terminal { Some(now) } else { None };
         let rows = runs.iter().map(|run| run_row(run, has_no_driver && is_drivable(run), when));
