@@ -208,14 +208,12 @@ impl ListRunsCommand {
         let when = if is_terminal { Some(now) } else { None };
         let rows = runs.iter().map(|run| run_row(run, has_no_driver && is_drivable(run), when));
         fitted_table::print_fitted_table(COLUMNS, rows.collect())?;
-        let mut parts = vec![match (has_more, is_unfiltered) {
-            (true, _) => format!("{} shown; more: longhaul ls --all", runs.len()),
-            (false, true) => count_with_noun(runs.len() as u64, "run"),
-            (false, false) => match runs.len() {
-                1 => "1 run matches".to_owned(),
-                count => format!("{count} runs match"),
-            },
-        }];
+        let mut parts = match (has_more, is_unfiltered, runs.len()) {
+            (true, _, shown) => vec![format!("{shown} shown; more: longhaul ls --all")],
+            (false, true, _) => Vec::new(),
+            (false, false, 1) => vec!["1 run matches".to_owned()],
+            (false, false, count) => vec![format!("{count} runs match")],
+        };
         parts.extend(store_total_parts(&counts, self.mine));
         if has_no_driver {
             parts.push("No worker is running; start one: longhaul worker".to_owned());

@@ -76,7 +76,7 @@ fn ids_are_found_by_their_ends_and_last_means_the_run_that_asks() {
         assert_eq!(project.json(&["show", id, "--json"])["id"], run.as_str(), "{id}");
     }
     assert_eq!(project.json(&["show", "@last", "--json"])["id"], newer["id"]);
-    let prefix = &run[..7];
+    let prefix = &run[..9];
     let output = project.run(&["show", prefix], 2);
     for part in ["several ids begin or end with", &run, newer["id"].as_str().unwrap()] {
         assert!(output.err.contains(part), "{part}: {output:?}");

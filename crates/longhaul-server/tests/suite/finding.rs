@@ -38,8 +38,12 @@ async fn runs_are_filtered_by_what_was_submitted() {
             continue;
         }
         let list = answer.expect(200);
-        let ids: Vec<&str> =
-            list["data"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()).collect();
+        let ids: Vec<&str> = list["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|run| run["id"].as_str().unwrap())
+            .collect();
         assert_eq!(ids, expected, "{query}");
     }
     let long = format!("/v1/runs?search={}", "x".repeat(257));
