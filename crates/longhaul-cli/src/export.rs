@@ -25,7 +25,7 @@ the run are not on a cassette: a replay reports the difference at that turn.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExportRunCommand {
-    /// Run to export: its id, the last six characters of the id, or @last
+    /// Run to export: its id, four or more of its first or last characters, or @last
     run: String,
     /// Name of the cassette, i.e. of the recording; without a name the run's id is used
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "", required = true)]

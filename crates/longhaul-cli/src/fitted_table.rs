@@ -105,10 +105,11 @@ fn fit_widths(columns: &[FittedColumn], natural: &[usize], width: usize) -> Vec<
             None => break,
         }
     }
-    // The column that can be cut most is cut first, so that all remain readable.
+    // The column that can be cut most is cut first, and columns that are never left out come last.
     while total(&widths, &|_, width| width) > width {
         let spare = |index: &usize| widths[*index].unwrap_or(0).saturating_sub(minimum(*index));
-        match (0..columns.len()).max_by_key(spare).filter(|index| spare(index) > 0) {
+        let can_be_cut = (0..columns.len()).filter(|index| spare(index) > 0);
+        match can_be_cut.max_by_key(|index| (columns[*index].drop_rank > 0, spare(index))) {
             Some(index) => widths[index] = widths[index].map(|width| width - 1),
             None => break,
         }

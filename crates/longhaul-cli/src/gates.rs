@@ -130,7 +130,10 @@ impl ListGatesCommand {
         if gates.iter().any(|gate| gate.status == GateStatus::Open) {
             let commands = [
                 "Show: longhaul gates show GATE",
-                "Decide: longhaul approve [GATE...] | reject GATE | answer GATE TEXT | gates complete GATE",
+                "Decide: longhaul approve [GATE...]",
+                "longhaul reject GATE",
+                "longhaul answer GATE TEXT",
+                "longhaul gates complete GATE",
             ];
             fitted_table::eprint_parts(&commands.map(str::to_owned));
         }

@@ -201,20 +201,19 @@ impl ListRunsCommand {
         let has_more = runs.len() > limit;
         runs.truncate(limit);
         let is_drivable = |run: &RunBriefView| needs_driver(run.status);
-        let has_no_driver =
-            runs.iter().any(is_drivable) && !client.has_process_driving_runs().await?;
+        // Runs that are not shown may need a worker, too.
+        let needs_worker = counts.open > counts.waiting_for_person;
+        let has_no_driver = needs_worker && !client.has_process_driving_runs().await?;
         let is_terminal = fitted_table::terminal_width(std::io::stdout()).is_some();
         let when = if is_terminal { Some(now) } else { None };
         let rows = runs.iter().map(|run| run_row(run, has_no_driver && is_drivable(run), when));
         fitted_table::print_fitted_table(COLUMNS, rows.collect())?;
-        let mut parts = vec![match (has_more, is_unfiltered) {
-            (true, _) => format!("{} shown; more: longhaul ls --all", runs.len()),
-            (false, true) => count_with_noun(runs.len() as u64, "run"),
-            (false, false) => match runs.len() {
-                1 => "1 run matches".to_owned(),
-                count => format!("{count} runs match"),
-            },
-        }];
+        let mut parts = match (has_more, is_unfiltered, runs.len()) {
+            (true, _, shown) => vec![format!("{shown} shown; more: longhaul ls --all")],
+            (false, true, _) => Vec::new(),
+            (false, false, 1) => vec!["1 run matches".to_owned()],
+            (false, false, count) => vec![format!("{count} runs match")],
+        };
         parts.extend(store_total_parts(&counts, self.mine));
         if has_no_driver {
             parts.push("No worker is running; start one: longhaul worker".to_owned());

@@ -33,8 +33,8 @@ pub(crate) enum RulesSubcommand {
     /// Revokes a remembered approval: later calls ask again
     #[command(visible_alias = "revoke")]
     Rm {
-        /// Id of the remembered approval, as `longhaul rules` lists it, or at least its last six
-        /// characters
+        /// Id of the remembered approval, as `longhaul rules` lists it, or four or more of its first or
+        /// last characters
         rule: String,
         /// Print the revoked approval as one JSON object
         #[arg(long)]

@@ -55,7 +55,7 @@ const CHILDREN_MAX: usize = 1_000;
 /// The runs that a command acts on, and its output format.
 #[derive(Debug, Args)]
 pub(crate) struct RunIdArgs {
-    /// Runs to act on: ids, the last six characters of ids, or @last
+    /// Runs to act on: ids, four or more of their first or last characters, or @last
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<String>,
     /// Print the runs as one JSON object
@@ -106,7 +106,7 @@ note, are shown by `longhaul show RUN`.";
 #[derive(Debug, Args)]
 #[command(after_help = FREE_KEY_EXAMPLES)]
 pub(crate) struct FreeKeyCommand {
-    /// Run of the call that holds the key: its id, the last six characters of the id, or @last
+    /// Run of the call that holds the key: its id, four or more of its first or last characters, or @last
     run: String,
     /// Id of the call, such as t1.1
     #[arg(value_parser = parse_call_id)]

@@ -58,7 +58,7 @@ pub(crate) enum SandboxesSubcommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ListSandboxesCommand {
-    /// Only the sandboxes of this run: its id, the last six or more characters, or @last
+    /// Only the sandboxes of this run: its id, four or more of its first or last characters, or @last
     #[arg(long)]
     run: Option<String>,
     /// Also list sandboxes that no longer exist
@@ -71,7 +71,7 @@ pub(crate) struct ListSandboxesCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxArgs {
-    /// Id of the sandbox, or at least its last six characters
+    /// Id of the sandbox, or four or more of its first or last characters
     sandbox: String,
     /// Print the sandbox as one JSON object
     #[arg(long)]

@@ -38,7 +38,7 @@ const EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ShowRunCommand {
-    /// Run to show: its id, the last six characters of the id, or @last
+    /// Run to show: its id, four or more of its first or last characters, or @last
     #[arg(default_value = "@last", hide_default_value = true)]
     run: String,
     /// Print JSON: one object, or one line per event with --events
@@ -186,7 +186,7 @@ const WHY_EXAMPLES: &str = "Examples:
 #[derive(Debug, Args)]
 #[command(after_help = WHY_EXAMPLES)]
 pub(crate) struct WhyCommand {
-    /// Run to explain: its id, the last six characters of the id, or @last
+    /// Run to explain: its id, four or more of its first or last characters, or @last
     #[arg(default_value = "@last", hide_default_value = true)]
     run: String,
     /// Print the explanation as one JSON object

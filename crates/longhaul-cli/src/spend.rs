@@ -114,7 +114,7 @@ impl ShowSpendCommand {
         };
         let hint = match spend.data.is_empty() && (has_store || !has_caps()?) {
             true => {
-                "No model was called in this time, and no caps are set.   Set one: [[caps]] in longhaul.toml"
+                "No model was called in this time.   No caps are set.   Set one: [[caps]] in longhaul.toml"
             }
             false => {
                 "No model was called in this time.   Submit a task: longhaul submit AGENT TEXT"

@@ -41,7 +41,7 @@ A message can be changed and withdrawn until it is delivered.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SteerRunCommand {
-    /// Run to send the message to: its id, the last six characters of the id, or @last
+    /// Run to send the message to: its id, four or more of its first or last characters, or @last
     run: String,
     /// Text of the message; `-` reads it from stdin
     #[arg(required_unless_present_any = ["status", "withdraw"])]

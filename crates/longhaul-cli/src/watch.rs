@@ -26,7 +26,7 @@ The exit codes are those of `longhaul run`.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct WatchRunCommand {
-    /// Run to follow: its id, the last six characters of the id, or @last
+    /// Run to follow: its id, four or more of its first or last characters, or @last
     #[arg(default_value = "@last", hide_default_value = true)]
     run: String,
     /// Print only events after this sequence number

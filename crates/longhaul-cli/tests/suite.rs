@@ -32,6 +32,7 @@ mod suite {
     mod exit_codes;
     mod fake_server;
     mod files_cli;
+    mod finding_cli;
     mod fork_cli;
     mod gates_cli;
     mod hostile_clone;

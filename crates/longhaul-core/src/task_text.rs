@@ -21,12 +21,12 @@ impl TaskSpec {
     pub fn title(&self) -> String {
         let text = self.leading_text();
         let mut title = String::new();
-        for word in text.split_whitespace() {
+        for part in text.split_whitespace() {
             if title.len() >= TITLE_CHARS_MAX {
                 break;
             }
             title.push_str(if title.is_empty() { "" } else { " " });
-            title.push_str(word);
+            title.push_str(part);
         }
         title.chars().take(TITLE_CHARS_MAX).collect()
     }

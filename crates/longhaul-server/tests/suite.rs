@@ -4,6 +4,7 @@
 mod suite {
     mod bad_input;
     mod chains;
+    mod finding;
     mod firehose;
     mod forks;
     mod harness;

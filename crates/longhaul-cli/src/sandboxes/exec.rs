@@ -18,7 +18,7 @@ pub(super) const ROWS_MAX: usize = 10_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct ExecCommand {
-    /// Id of the sandbox, or at least its last six characters
+    /// Id of the sandbox, or four or more of its first or last characters
     sandbox: String,
     /// Working directory; default: the work folder
     #[arg(long)]

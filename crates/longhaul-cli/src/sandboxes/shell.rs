@@ -46,7 +46,7 @@ const PROMPT_ID_CHARS: usize = 7;
 
 #[derive(Debug, Args)]
 pub(crate) struct ShellCommand {
-    /// Id of the sandbox, or at least its last six characters
+    /// Id of the sandbox, or four or more of its first or last characters
     sandbox: String,
     /// Seconds after which the command of a line is killed, 600 at most
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=600))]

@@ -189,8 +189,8 @@ const UNKNOWN_NAMES: &[(&[&str], &[&str])] = &[
     (&["reject", UNKNOWN_GATE], &["there is no gate", "longhaul gates"]),
     (&["answer", UNKNOWN_GATE, "x"], &["there is no gate", "longhaul gates"]),
     (&["gates", "show", UNKNOWN_GATE], &["there is no gate", "longhaul gates"]),
-    (&["show", "zzzzzz"], &["no run whose id ends in `zzzzzz`", "longhaul ls --all"]),
-    (&["approve", "zzzzzz"], &["ends in `zzzzzz`", "longhaul"]),
+    (&["show", "zzzzzz"], &["no run whose id begins or ends with `zzzzzz`", "longhaul ls --all"]),
+    (&["approve", "zzzzzz"], &["begins or ends with `zzzzzz`", "longhaul"]),
     (&["show", "x"], &["`x` is not an id", "longhaul ls --all"]),
     (&["show", "gate_0000000000000000000000000"], &["is not an id", "longhaul ls --all"]),
 ];

@@ -39,7 +39,7 @@ fn a_chain_runs_to_its_end_and_is_shown() {
     for step in ["critic  step 2 of 3", "fixer  step 3 of 3"] {
         assert_eq!(output.err.matches(step).count(), 2, "{output:?}");
     }
-    let list = project.json(&["ls", "--all", "--json"]);
+    let list = project.json(&["ls", "--all", "--all-runs", "--json"]);
     let runs = list["data"].as_array().unwrap();
     let agents: Vec<&str> = runs.iter().rev().map(|run| run["agent"].as_str().unwrap()).collect();
     assert_eq!(agents.len(), 5, "{agents:?}");

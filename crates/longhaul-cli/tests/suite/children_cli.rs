@@ -51,7 +51,7 @@ fn a_tree_is_driven_shown_and_answered() {
     assert!(lines[1].starts_with("├─ ▲ waiting: you") && lines[2].starts_with("└─ "), "{tree}");
     let json = project.json(&["show", &root, "--tree", "--json"]);
     assert_eq!(json["children"].as_array().unwrap().len(), 2);
-    let output = project.run(&["answer", "@last", "B"], 2);
+    let output = project.run(&["answer", &root, "B"], 2);
     assert!(output.err.contains(&format!("{root} has 2 open gates")), "{output:?}");
     project.run(&["answer", children[0], "B"], 0);
     project.run(&["answer", "@last", "B"], 0);

@@ -34,6 +34,26 @@ fn a_second_run_reads_the_result_of_the_first() {
 }
 
 #[test]
+fn a_gate_says_that_the_effect_has_happened_already() {
+    let front = "tools: [write_file]\napprove: [{ tool: write_file, ask: Write? }]\n\
+                 effects: [{ tool: write_file, key: 'file:{{ input.path }}' }]";
+    let project = project(front, &["{ name: write_file, input: { path: a.txt, content: one } }"]);
+    let first = project.run(&["run", "keys", "x", "--no-input", "--json"], 3).json();
+    project.run(&["approve", "@last", "--yes"], 0);
+    project.run(&["watch", "@last", "--no-input"], 0);
+    project.run(&["run", "keys", "x", "--no-input"], 3);
+    let gate = project.json(&["gates", "--json"])["data"][0].clone();
+    assert_eq!(gate["key_taken"]["run"], first["id"], "{gate}");
+    assert_eq!(gate["key_taken"]["state"], "done");
+    let note =
+        format!("already done by {}; approving changes nothing", first["id"].as_str().unwrap());
+    for args in [&["gates"][..], &["gates", "show", gate["id"].as_str().unwrap()]] {
+        let output = project.run(args, 0).out;
+        assert!(output.contains(&note), "{output}");
+    }
+}
+
+#[test]
 fn a_person_sees_what_a_reference_passes_on() {
     let front = "tools: [read_file, write_file]\napprove: [{ tool: write_file, ask: Write? }]";
     let calls = [

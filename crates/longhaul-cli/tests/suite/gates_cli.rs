@@ -34,6 +34,8 @@ const GATE_FIELDS: &[&str] = &[
     "approvers",
     "edited_by",
     "raised_at",
+    "agent",
+    "task",
 ];
 
 fn gate_for_run(project: &Project, run: &str) -> Value {
@@ -66,7 +68,7 @@ fn a_gate_has_the_documented_fields_everywhere() {
     let id = gate["id"].as_str().unwrap();
     let table = project.run(&["gates", "ls"], 0).out;
     let head: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
-    assert_eq!(head, ["AGE", "EXPIRES", "RUN", "GATE", "ASKS"]);
+    assert_eq!(head, ["AGE", "EXPIRES", "GATE", "AGENT", "TASK", "RUN", "ASKS"]);
     assert!(table.contains(id) && table.contains(&run), "{table}");
     let card_text = project.run(&["gates", "show", id], 0).out;
     assert!(card_text.contains("│ title: Buy milk"), "{card_text}");

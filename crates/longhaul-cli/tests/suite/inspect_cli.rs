@@ -122,13 +122,17 @@ fn ls_filters_and_prints_the_total() {
     assert_eq!(rest["data"].as_array().unwrap().len(), 3);
     assert_eq!(rest["next"], Value::Null);
     let output = project.run(&["ls", "--limit", "2"], 0);
-    assert!(output.err.contains("2 of 5.  More: longhaul ls --all"), "{output:?}");
+    for part in ["2 shown; more: longhaul ls --all", "5 runs in the store, $0.00"] {
+        assert!(output.err.contains(part), "{part}: {output:?}");
+    }
     let lines: Vec<&str> = output.out.lines().collect();
     let head: Vec<&str> = lines[0].split_whitespace().collect();
-    let expected = ["STATUS", "RUN", "AGENT", "NOW", "TURNS", "COST", "ELAPSED"];
+    let expected = ["RUN", "WHEN", "AGENT", "STATE", "TASK", "PROGRESS", "COST"];
     assert_eq!(head, expected);
     let first: Vec<&str> = lines[1].split_whitespace().collect();
-    assert_eq!(first[..2], ["✓", "completed"], "{output:?}");
+    assert_eq!(first[0], run_json["id"], "ids are whole without a terminal");
+    assert_eq!(first[1], run_json["created_at"], "times are absolute without a terminal");
+    assert_eq!(first[2..6], ["plain", "✓", "completed", "four"], "{output:?}");
     assert!(!output.out.contains('\u{1b}'), "no colour without a terminal");
     let output = project.run(&["ls", "--status", "done"], 2);
     assert!(output.err.contains("possible values: pending"), "{output:?}");
@@ -249,7 +253,12 @@ fn hints_below_the_list_also_count_runs_that_are_not_shown() {
     project.submit("plain", "bread");
     project.run(&["run", "plain", "wine"], 0);
     let output = project.run(&["ls", "--limit", "1"], 0);
-    for hint in ["Runs: 1 of 3.", "Waiting for you: longhaul gates", "No worker is running."] {
+    for hint in [
+        "1 shown; more: longhaul ls --all",
+        "3 runs in the store",
+        "1 waits for you, 0 failed: longhaul ls --mine",
+        "No worker is running",
+    ] {
         assert!(output.err.contains(hint), "{output:?}");
     }
 }

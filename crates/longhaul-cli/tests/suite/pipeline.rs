@@ -71,7 +71,7 @@ fn a_task_becomes_a_pushed_branch_after_two_approvals() {
     assert!(sh(&origin, check).contains("All tests passed."));
     assert_eq!(sh(&origin, "git log --format=%s main"), "first");
     // The review has found nothing, so there was nothing to fix.
-    let runs = project.json(&["ls", "--all", "--json"]);
+    let runs = project.json(&["ls", "--all", "--all-runs", "--json"]);
     let agents: Vec<&str> = runs["data"]
         .as_array()
         .unwrap()

@@ -1,12 +1,10 @@
 //! Which runs a list contains, in which order, and how many runs a store has.
 
 use crate::id::{AgentName, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
-use crate::port::store::RunRow;
 use crate::status::Status;
 use crate::text_macros::string_enum;
 use crate::time::Timestamp;
 use crate::usage::MicroUsd;
-use crate::wait::WaitKind;
 
 /// Filter for listing runs. All restrictions apply together.
 #[derive(Debug, Clone, Default)]
@@ -88,19 +86,4 @@ pub struct RunCounts {
     pub cost: MicroUsd,
     /// Number of runs with a model call whose price is unknown.
     pub unpriced: u64,
-}
-
-impl RunRow {
-    /// Returns whether the run is open and only a person can let it continue.
-    pub fn waits_for_person(&self) -> bool {
-        let kind = self.reason.as_deref().and_then(WaitKind::from_code);
-        let is_asking = kind.is_some_and(|kind| WaitKind::NEEDS_PERSON.contains(&kind));
-        self.status == Status::Blocked || (self.status == Status::Waiting && is_asking)
-    }
-
-    /// Returns whether another run has started this run as its child. The run of a chain step is no
-    /// child.
-    pub const fn is_child(&self) -> bool {
-        self.parent.is_some() && self.chain.is_none()
-    }
 }

@@ -25,6 +25,7 @@ pub use crate::request::IdempotencyRecord;
 use crate::status::Status;
 use crate::time::{Millis, Timestamp};
 use crate::usage::{MicroUsd, Usage};
+use crate::wait::WaitKind;
 
 /// Persistent store of journals and the ready queue.
 #[async_trait]
@@ -310,6 +311,21 @@ pub struct RunRow {
     pub started_at: Option<Timestamp>,
     /// Time at which the run ended. `None` if it has not ended.
     pub finished_at: Option<Timestamp>,
+}
+
+impl RunRow {
+    /// Returns whether the run is open and only a person can let it continue.
+    pub fn waits_for_person(&self) -> bool {
+        let kind = self.reason.as_deref().and_then(WaitKind::from_code);
+        let is_asking = kind.is_some_and(|kind| WaitKind::NEEDS_PERSON.contains(&kind));
+        self.status == Status::Blocked || (self.status == Status::Waiting && is_asking)
+    }
+
+    /// Returns whether another run has started this run as its child. The run of a chain step is no
+    /// child.
+    pub const fn is_child(&self) -> bool {
+        self.parent.is_some() && self.chain.is_none()
+    }
 }
 
 /// Filter for listing gates.

@@ -26,11 +26,11 @@ impl Longhaul {
         let mut runs: BTreeMap<RunId, Option<RunRow>> = BTreeMap::new();
         let mut views = Vec::with_capacity(gates.len());
         for gate in gates {
-            if let Entry::Vacant(entry) = runs.entry(gate.run) {
-                entry.insert(self.services.store.get_run(gate.run).await?);
-            }
-            let run = runs.get(&gate.run).and_then(Option::as_ref);
-            views.push(self.add_run_and_key(gate, run).await?);
+            let run = match runs.entry(gate.run) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(self.services.store.get_run(gate.run).await?),
+            };
+            views.push(self.add_run_and_key(gate, run.as_ref()).await?);
         }
         Ok(views)
     }

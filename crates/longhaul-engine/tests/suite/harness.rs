@@ -6,6 +6,7 @@ pub(super) mod children;
 pub(super) mod context_provider;
 pub(super) mod failing_store;
 pub(super) mod model;
+mod store_fault;
 pub(super) mod tool;
 pub(super) mod tool_source;
 

@@ -263,7 +263,7 @@ fn runs_are_searched_and_filtered_by_index() {
     check_query_plan(&list_runs_sql(&of_thread), &[walk, head, chain, newest, search]);
     let open = "SCAN w USING INDEX run_head_open";
     check_query_plan(SELECT_RUNS_WAITING_FOR_PERSON, &[open]);
-    let failed = "SCAN h USING INDEX run_head_failed";
+    let failed = "SCAN h USING COVERING INDEX run_head_failed";
     let run = "SEARCH f USING INDEX sqlite_autoindex_run_1 (id=?)";
     let [of_later, later] = RETRIED;
     check_query_plan(&select_failed_runs_to_retry_sql(), &[failed, of_later, later, run]);

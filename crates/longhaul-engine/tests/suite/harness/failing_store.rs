@@ -36,33 +36,9 @@ use longhaul_core::raw::Hash;
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_testkit::mem_store::MemStore;
 
+pub(crate) use super::store_fault::StoreFault;
+
 type StoreResult<T> = Result<T, StoreError>;
-
-/// How a call of the store fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StoreFault {
-    /// The store is busy, and nothing was done.
-    Busy,
-    /// The disk is full, and nothing was done.
-    Full,
-    /// The store is broken, and nothing was done.
-    Broken,
-    /// The call took effect, but its response was lost.
-    Lost,
-    /// The call never returns, and nothing was done.
-    Hang,
-}
-
-impl StoreFault {
-    fn error(self) -> StoreError {
-        let location = "a failing store".to_owned();
-        match self {
-            Self::Busy | Self::Lost | Self::Hang => StoreError::Busy { location },
-            Self::Full => StoreError::DiskFull { location },
-            Self::Broken => StoreError::Database { location, source: "disk error".into() },
-        }
-    }
-}
 
 /// An in-memory store that fails on request.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use super::sources::SourceFile;
 /// Maximum number of source lines of each shipped crate.
 const BUDGETS: &[(&str, usize)] = &[
     ("longhaul", 4_210),
-    ("longhaul-api", 3_200),
-    ("longhaul-cli", 12_900),
+    ("longhaul-api", 3_260),
+    ("longhaul-cli", 13_560),
     ("longhaul-core", 8_500),
     ("longhaul-engine", 14_700),
     ("longhaul-mcp", 4_680),
@@ -21,7 +21,7 @@ const BUDGETS: &[(&str, usize)] = &[
     ("longhaul-run", 9_200),
     ("longhaul-sandbox", 6_600),
     ("longhaul-server", 4_250),
-    ("longhaul-store", 7_370),
+    ("longhaul-store", 7_530),
     ("longhaul-tool", 8_100),
 ];
 
