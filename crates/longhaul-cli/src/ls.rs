@@ -33,7 +33,7 @@ const NOW_CHARS: usize = 44;
 const EXAMPLES: &str = "Examples:
   longhaul ls                              the newest 20
   longhaul ls --status waiting --all       all that wait
-  longhaul ls --status failed --inbox mail the failed tasks of an inbox
+  longhaul ls --status failed --inbox mail  the failed tasks of an inbox
   longhaul ls --agent writer --json        {\"data\": [run, ...], \"next\": null}
   longhaul ls --limit 100 --after RUN      the 100 runs before RUN
 

@@ -17,6 +17,7 @@ mod memory;
 mod queries;
 mod redact;
 mod sandboxes;
+mod schedule_changes;
 mod schedules;
 mod spend;
 mod submit;
