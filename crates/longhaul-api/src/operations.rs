@@ -30,7 +30,7 @@ use crate::query::{
 use crate::run::{CancelBody, FreeKeyBody, ResumeBody, RunView};
 use crate::run_list::{DeletedRunView, RunBriefView, RunCountsView, RunList};
 use crate::sandbox::{SandboxExecBody, SandboxExecView, SandboxView};
-use crate::schedule::{NewScheduleBody, ScheduleView};
+use crate::schedule::{NewScheduleBody, ScheduleChangeBody, ScheduleView};
 use crate::spend::{RaiseCapBody, SpendCapView, SpendView};
 use crate::steer::{SteerBody, SteerChange, SteerReceipt, SteerView};
 use crate::task::{BatchView, NewBatchBody, Task};
@@ -315,6 +315,15 @@ operations! {
         DELETE_SCHEDULE = Delete "/v1/schedules/{name}", Operator, at ScheduleParam => ScheduleView {
             200 "The deleted schedule"
         }
+        /// Changes a schedule. Its runs count for the caller from now on.
+        EDIT_SCHEDULE = Patch "/v1/schedules/{name}", Operator, at ScheduleParam;
+            Required ScheduleChangeBody => ScheduleView { 200 "The changed schedule" }
+        /// Pauses a schedule: it does not fire.
+        PAUSE_SCHEDULE = Post "/v1/schedules/{name}/pause", Operator, at ScheduleParam;
+            Optional EmptyBody => ScheduleView { 200 "The paused schedule" }
+        /// Resumes a paused schedule. The firings during the pause are not made up for.
+        RESUME_SCHEDULE = Post "/v1/schedules/{name}/resume", Operator, at ScheduleParam;
+            Optional EmptyBody => ScheduleView { 200 "The schedule with its next firing" }
         /// Starts a run of a schedule now. The time of the schedule's next firing does not change.
         RUN_SCHEDULE = Post "/v1/schedules/{name}/run", Operator, at ScheduleParam; Optional EmptyBody
             => RunView { 201 "The new run; it is on disk" }

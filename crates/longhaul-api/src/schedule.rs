@@ -57,6 +57,60 @@ impl NewScheduleBody {
     }
 }
 
+/// Changes of a schedule. A missing field is not changed. `cron` replaces `every_ms` and the other
+/// way round, and `agent` replaces `chain` and the other way round.
+#[serde_with::skip_serializing_none]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = ScheduleChange)]
+pub struct ScheduleChangeBody {
+    /// Cron pattern, such as `0 9 * * MON-FRI`.
+    pub cron: Option<String>,
+    /// Time zone of the cron pattern, such as `Europe/Berlin`.
+    pub tz: Option<String>,
+    /// Fixed interval between two firings in milliseconds.
+    #[schema(minimum = 1000)]
+    pub every_ms: Option<u64>,
+    /// Name of the agent that the schedule starts.
+    pub agent: Option<String>,
+    /// Name of the chain that the schedule starts.
+    pub chain: Option<String>,
+    /// Input of the runs: a text or any JSON.
+    pub input: Option<RawJson>,
+    /// Kind of the event that the agent receives at each firing.
+    pub event: Option<String>,
+    /// Lane of the runs.
+    pub lane: Option<String>,
+    /// What happens to firings whose time passed while no worker was running.
+    pub catch_up: Option<CatchUp>,
+    /// What happens when the schedule fires while its last run has not ended.
+    pub overlap: Option<Overlap>,
+}
+
+impl ScheduleChangeBody {
+    /// Returns the definition of the schedule `old` with these changes.
+    pub fn apply_to(self, old: ScheduleView) -> NewScheduleBody {
+        let (has_interval, has_cron) = (self.every_ms.is_some(), self.cron.is_some());
+        let has_agent = self.agent.is_some();
+        let chain = self.chain.or(old.chain.filter(|_| !has_agent));
+        NewScheduleBody {
+            name: old.name,
+            cron: self.cron.or(old.cron.filter(|_| !has_interval)),
+            tz: self.tz.or(old.tz.filter(|_| !has_interval)),
+            every_ms: self.every_ms.or(old.every_ms.filter(|_| !has_cron)),
+            agent: self.agent.or(Some(old.agent).filter(|_| chain.is_none())),
+            input: self.input.or(Some(old.input)),
+            event: self.event.or(old.event),
+            lane: self.lane.or(old.lane),
+            thread: old.thread,
+            resource: old.resource,
+            catch_up: self.catch_up.unwrap_or(old.catch_up),
+            overlap: self.overlap.unwrap_or(old.overlap),
+            chain,
+        }
+    }
+}
+
 /// A schedule with its next and its last firing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Schedule)]
@@ -90,7 +144,10 @@ pub struct ScheduleView {
     pub catch_up: CatchUp,
     /// What happens when the schedule fires while its last run has not ended.
     pub overlap: Overlap,
-    /// Time of the next firing. `None` means that the schedule never fires again.
+    /// Whether the schedule is paused: it does not fire.
+    #[serde(default)]
+    pub paused: bool,
+    /// Time of the next firing. `None` means that the schedule is paused or never fires again.
     pub next_at: Option<Timestamp>,
     /// Id of the run that the last firing started. `None` means that no firing has started a run.
     pub last_run: Option<RunId>,
@@ -124,6 +181,7 @@ impl ScheduleView {
             resource: spec.resource.as_ref().map(ToString::to_string),
             catch_up: spec.catch_up,
             overlap: spec.overlap,
+            paused: spec.paused,
             next_at: row.due,
             last_run: row.last_run,
             last_status,

@@ -271,6 +271,7 @@ const HINTS: &[(&str, &str, &str)] = &[
     ("cap_not_found", "see the caps", "longhaul spend"),
     ("key_not_found", "all keys", "longhaul keys ls"),
     ("schedule_not_found", "all schedules", "longhaul schedules"),
+    ("schedule_exists", "change it", "longhaul schedules edit NAME ..."),
     ("schedule_exists", "remove that schedule first", "longhaul schedules rm NAME"),
     ("key_taken", "revoke that key first", "longhaul keys revoke NAME"),
     ("template", "check the agent", "longhaul agents check AGENT"),

@@ -93,24 +93,25 @@ mod tests {
         let lines = help.lines().filter_map(|line| line.trim().strip_prefix("longhaul "));
         let lines = lines.map(|line| line.split("  ").next().unwrap_or_default().to_owned());
         // Without pipes, and without ids, which a reader replaces.
-        let is_complete = |line: &String| !line.contains(['|', '<', '$']) && !line.contains("...");
+        let is_complete =
+            |line: &String| !line.contains(['|', '<', '$', '&']) && !line.contains("...");
         let own: Vec<String> = lines.filter(is_complete).collect();
         own.into_iter().chain(command.get_subcommands().flat_map(examples)).collect()
     }
 
-    /// Splits a command line as a shell does: a text in quotes is one word.
-    fn shell_words(line: &str) -> Vec<String> {
-        let (mut words, mut quote) = (vec![String::new()], None);
+    /// Splits a command line as a shell does: a text in quotes is one argument.
+    fn split_arguments(line: &str) -> Vec<String> {
+        let (mut arguments, mut quote) = (vec![String::new()], None);
         for c in line.chars() {
             match (quote, c) {
-                (None, ' ') => words.push(String::new()),
+                (None, ' ') => arguments.push(String::new()),
                 (None, '"' | '\'') => quote = Some(c),
                 (Some(open), c) if open == c => quote = None,
-                (_, c) => words.iter_mut().last().unwrap().push(c),
+                (_, c) => arguments.iter_mut().last().unwrap().push(c),
             }
         }
-        words.retain(|word| !word.is_empty());
-        words
+        arguments.retain(|argument| !argument.is_empty());
+        arguments
     }
 
     #[test]
@@ -119,8 +120,8 @@ mod tests {
         let examples = examples(&command);
         assert!(examples.len() > 100, "{}", examples.len());
         for example in examples {
-            let words = std::iter::once("longhaul".to_owned()).chain(shell_words(&example));
-            if let Err(error) = command.clone().try_get_matches_from(words) {
+            let arguments = std::iter::once("longhaul".to_owned()).chain(split_arguments(&example));
+            if let Err(error) = command.clone().try_get_matches_from(arguments) {
                 assert!(!error.use_stderr(), "longhaul {example}: {error}");
             }
         }

@@ -41,6 +41,7 @@ const EXAMPLES: &str = "Examples:
   longhaul ls --status failed --since 24h  what failed since yesterday
   longhaul ls --tag nightly --sort cost    the most expensive nightly runs
   longhaul ls --status waiting --reason approval --all
+  longhaul ls --status failed --inbox mail  the failed tasks of an inbox
   longhaul ls --agent writer --json        {\"data\": [run, ...], \"next\": null}
   longhaul ls --limit 100 --after RUN      the 100 runs before RUN
 

@@ -1,10 +1,13 @@
-//! `longhaul schedules`: lists, adds, removes and fires schedules, which start agents at certain
+//! `longhaul schedules`: lists, adds, changes, removes and fires schedules, which start agents at certain
 //! times.
 
 use clap::{ArgGroup, Args, Subcommand};
-use longhaul_api::operations::{CREATE_SCHEDULE, DELETE_SCHEDULE, LIST_SCHEDULES, RUN_SCHEDULE};
+use longhaul_api::operations::{
+    CREATE_SCHEDULE, DELETE_SCHEDULE, EDIT_SCHEDULE, LIST_SCHEDULES, PAUSE_SCHEDULE,
+    RESUME_SCHEDULE, RUN_SCHEDULE,
+};
 use longhaul_api::path::ScheduleParam;
-use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
+use longhaul_api::schedule::{NewScheduleBody, ScheduleChangeBody, ScheduleView};
 use longhaul_core::schedule::{CatchUp, Overlap};
 use longhaul_core::time::Millis;
 
@@ -22,6 +25,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
   longhaul schedules add smith-idle --every 30s --agent smith --event idle_tick
   longhaul schedules               all schedules, with the next firing and the last run
   longhaul schedules run digest    starts a run now; the next firing stays as it is
+  longhaul schedules edit digest --cron \"0 8 * * *\"
+  longhaul schedules pause digest  also: resume
   longhaul schedules rm digest
 
 Schedules fire while `dev`, `serve` or `worker` is running.";
@@ -38,6 +43,18 @@ pub(crate) enum SchedulesSubcommand {
     Ls(JsonArgs),
     /// Adds a schedule
     Add(Box<AddScheduleCommand>),
+    /// Changes a schedule; what is not given stays as it is
+    Edit(Box<EditScheduleCommand>),
+    /// Pauses a schedule: it does not fire
+    Pause {
+        /// Name of the schedule
+        name: String,
+    },
+    /// Resumes a paused schedule; the firings during the pause are not made up for
+    Resume {
+        /// Name of the schedule
+        name: String,
+    },
     /// Removes a schedule; its runs are kept
     Rm {
         /// Name of the schedule
@@ -105,12 +122,86 @@ pub(crate) struct AddScheduleCommand {
     json: bool,
 }
 
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("new_timing").args(["cron", "every"]))]
+#[command(group = ArgGroup::new("new_target").args(["agent", "chain"]))]
+pub(crate) struct EditScheduleCommand {
+    /// Name of the schedule
+    name: String,
+    /// Cron pattern, such as "0 9 * * MON-FRI"
+    #[arg(long, value_name = "PATTERN")]
+    cron: Option<String>,
+    /// Time zone of the cron pattern, such as Europe/Berlin
+    #[arg(long, value_name = "ZONE")]
+    tz: Option<String>,
+    /// Fixed interval between two firings, such as 30s
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    every: Option<Millis>,
+    /// Chain to start
+    #[arg(long, value_name = "NAME")]
+    chain: Option<String>,
+    /// Agent to start
+    #[arg(long)]
+    agent: Option<String>,
+    /// Input of the runs; a JSON object or list is passed on as JSON
+    #[arg(long)]
+    input: Option<String>,
+    #[command(flatten)]
+    format: InputFormatArgs,
+    /// Kind of the event that the agent receives at each firing, such as idle_tick
+    #[arg(long, value_name = "KIND")]
+    event: Option<String>,
+    /// Lane of the runs
+    #[arg(long)]
+    lane: Option<String>,
+    /// What happens to firings that were missed while no worker was running
+    #[arg(long, value_parser = name_parser::<CatchUp>(CatchUp::ALL.map(CatchUp::as_str)))]
+    catch_up: Option<CatchUp>,
+    /// What happens when the schedule fires while its last run has not ended
+    #[arg(long, value_parser = name_parser::<Overlap>(Overlap::ALL.map(Overlap::as_str)))]
+    overlap: Option<Overlap>,
+    /// Print the schedule as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl EditScheduleCommand {
+    fn edit_schedule(&self) -> anyhow::Result<()> {
+        let body = ScheduleChangeBody {
+            cron: self.cron.clone(),
+            tz: self.tz.clone(),
+            every_ms: self.every.map(|every| every.0),
+            agent: self.agent.clone(),
+            chain: self.chain.clone(),
+            input: self.input.as_deref().map(|text| self.format.parse_input(text)).transpose()?,
+            event: self.event.clone(),
+            lane: self.lane.clone(),
+            catch_up: self.catch_up,
+            overlap: self.overlap,
+        };
+        let request = EDIT_SCHEDULE.at(ScheduleParam(self.name.clone())).body(&body);
+        let schedule = with_client(async |client| client.send(request).await)?;
+        output::show_text(self.json, &schedule, next_firing_text)
+    }
+}
+
 impl SchedulesCommand {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         match &self.command {
             None => print_schedules(&self.list),
             Some(SchedulesSubcommand::Ls(list)) => print_schedules(list),
             Some(SchedulesSubcommand::Add(add)) => add.add_schedule(),
+            Some(SchedulesSubcommand::Edit(edit)) => edit.edit_schedule(),
+            Some(SchedulesSubcommand::Pause { name }) => {
+                let request = PAUSE_SCHEDULE.at(ScheduleParam(name.to_owned()));
+                let paused = with_client(async |client| client.send(request).await)?;
+                output::print_text(&next_firing_text(&paused))
+            }
+            Some(SchedulesSubcommand::Resume { name }) => {
+                let request = RESUME_SCHEDULE.at(ScheduleParam(name.to_owned()));
+                let resumed = with_client(async |client| client.send(request).await)?;
+                output::print_text(&next_firing_text(&resumed))
+            }
             Some(SchedulesSubcommand::Rm { name }) => {
                 let request = DELETE_SCHEDULE.at(ScheduleParam(name.to_owned()));
                 let removed = with_client(async |client| client.send(request).await)?;
@@ -145,10 +236,7 @@ impl AddScheduleCommand {
         with_client_or_new_store(async |client| {
             let created = client.send(CREATE_SCHEDULE.at(()).body(&body)).await;
             let schedule = fill_hint(created, "NAME", &self.name)?;
-            output::show_text(self.json, &schedule, |schedule| {
-                let next = schedule.next_at.map_or_else(|| "never".into(), format_time_with_zone);
-                format!("The schedule `{}` fires next: {next}", schedule.name)
-            })?;
+            output::show_text(self.json, &schedule, next_firing_text)?;
             if !self.json && !client.has_process_driving_runs().await? {
                 output::eprint_line(
                     "No worker is running, so it does not fire.   Start one: longhaul worker",
@@ -157,6 +245,15 @@ impl AddScheduleCommand {
             Ok(())
         })
     }
+}
+
+/// Returns a sentence about the next firing of a schedule.
+fn next_firing_text(schedule: &ScheduleView) -> String {
+    if schedule.paused {
+        return format!("The schedule `{}` is paused.", schedule.name);
+    }
+    let next = schedule.next_at.map_or_else(|| "never".into(), format_time_with_zone);
+    format!("The schedule `{}` fires next: {next}", schedule.name)
 }
 
 fn print_schedules(output: &JsonArgs) -> anyhow::Result<()> {
@@ -175,6 +272,7 @@ fn schedule_row(schedule: &ScheduleView) -> Vec<TableCell> {
     let next = schedule.next_at.map_or_else(|| "never".to_owned(), format_time_with_zone);
     let last = schedule.last_run.map_or_else(|| "-".to_owned(), |run| run.to_string());
     let status = match (&schedule.last_error, schedule.last_status) {
+        _ if schedule.paused => TableCell::toned("paused", TextTone::Dim),
         (Some(error), _) => TableCell::toned(error, TextTone::Bad).with_max_chars(ERROR_CHARS),
         (None, Some(status)) => TableCell::new(status.as_str()),
         (None, None) => TableCell::new("-"),

@@ -84,8 +84,14 @@ pub struct ScheduleSpec {
     /// What happens when the schedule fires while its last run has not ended.
     #[serde(default)]
     pub overlap: Overlap,
-    /// Principal that created the schedule. `None` if it is not recorded.
+    /// Principal that created the schedule, or that changed it last. `None` if it is not recorded.
     pub created_by: Option<String>,
+    /// Principals that created or changed the schedule before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_authors: Vec<String>,
+    /// Whether somebody has paused the schedule: it does not fire.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -93,7 +99,7 @@ pub struct ScheduleRow {
     pub name: ScheduleName,
     /// Definition of the schedule.
     pub spec: ScheduleSpec,
-    /// Time of the next firing. `None` means that the schedule never fires again.
+    /// Time of the next firing. `None` means that the schedule is paused or never fires again.
     pub due: Option<Timestamp>,
     /// Newest run that a firing started. `None` if no firing has started one.
     pub last_run: Option<RunId>,

@@ -19,6 +19,7 @@ mod memory;
 mod queries;
 mod redact;
 mod sandboxes;
+mod schedule_changes;
 mod schedules;
 mod spend;
 mod submit;

@@ -66,6 +66,9 @@ pub(crate) fn api_routes() -> ApiRoutes {
             Ok(Reply::ok(call.longhaul().schedule(&call.path.0).await?))
         })
         .operation(DELETE_SCHEDULE, schedules::delete_schedule)
+        .operation(EDIT_SCHEDULE, schedules::edit_schedule)
+        .operation(PAUSE_SCHEDULE, |call| schedules::set_paused(call, true))
+        .operation(RESUME_SCHEDULE, |call| schedules::set_paused(call, false))
         .operation(RUN_SCHEDULE, schedules::run_schedule)
         .operation(LIST_LANES, lanes::list_lanes)
         .operation(SHOW_LANE, |call| async move {

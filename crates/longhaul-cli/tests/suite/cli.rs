@@ -83,8 +83,8 @@ fn shells_complete_commands_agents_and_runs() {
         let script = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success() && script.contains("LONGHAUL_COMPLETE"), "{script}");
     }
-    let complete = |words: &[&str]| {
-        let args = [&["--", "longhaul"], words].concat();
+    let complete = |line: &[&str]| {
+        let args = [&["--", "longhaul"], line].concat();
         let output = longhaul_in(folder.path(), &args, &[("LONGHAUL_COMPLETE", "fish")]);
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         String::from_utf8_lossy(&output.stdout).into_owned()

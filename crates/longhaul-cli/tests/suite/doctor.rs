@@ -22,7 +22,7 @@ fn add_sandboxed_agent(project: &Project, name: &str, sandbox: &str) {
 
 /// Returns the lines of one check without the sign and the name.
 fn check_lines(output: &CommandOutput, name: &str) -> Vec<String> {
-    let is_first = |line: &str| line.get(4..).is_some_and(|line| line.starts_with(name));
+    let is_first = |line: &str| line.chars().skip(2).collect::<String>().starts_with(name);
     let mut lines = output.out.lines().skip_while(|line| !is_first(line));
     let first = lines.next().unwrap_or_else(|| panic!("no check {name}: {output:?}"));
     let others = lines.take_while(|line| line.starts_with("           "));

@@ -31,8 +31,8 @@ fn run_next_commands(folder: &Path, report: &Value) {
         else {
             continue;
         };
-        let (words, text) = args.split_once(" \"").unwrap_or((args, ""));
-        let mut args: Vec<&str> = words.split(' ').collect();
+        let (options, text) = args.split_once(" \"").unwrap_or((args, ""));
+        let mut args: Vec<&str> = options.split(' ').collect();
         args.extend(text.strip_suffix('"'));
         run(folder, &args, &[], 0);
     }

@@ -21,6 +21,29 @@ const ADD: [&str; 12] = [
     "--json",
 ];
 
+/// Checks that the schedule `digest` is edited, paused and resumed.
+fn check_changes(project: &Project) {
+    let edit = ["schedules", "edit", "digest", "--every", "2h", "--input", "tea", "--json"];
+    let edited = project.json(&edit);
+    assert_eq!((&edited["every_ms"], &edited["cron"]), (&json!(7_200_000), &json!(null)));
+    assert_eq!((&edited["input"], &edited["agent"]), (&json!("tea"), &json!("plain")));
+    project.run(&["schedules", "edit", "digest", "--cron", "1 2 3"], 2);
+    project.run(&["schedules", "edit", "gone", "--every", "1h"], 2);
+    project.run(&["schedules", "edit", "digest", "--cron", ADD[4], "--tz", ADD[6]], 0);
+    for _ in 0..2 {
+        let paused = project.run(&["schedules", "pause", "digest"], 0).out;
+        assert!(paused.contains("is paused"), "{paused}");
+    }
+    let listed = project.json(&["schedules", "ls", "--json"]);
+    assert_eq!(
+        (&listed["data"][0]["paused"], &listed["data"][0]["next_at"]),
+        (&json!(true), &json!(null))
+    );
+    assert!(project.run(&["schedules"], 0).out.contains("paused"));
+    let resumed = project.run(&["schedules", "resume", "digest"], 0).out;
+    assert!(resumed.contains("fires next: "), "{resumed}");
+}
+
 /// Checks the commands on a project, whatever drives it.
 fn check_commands(project: &Project) {
     let schedule = project.json(&ADD);
@@ -31,6 +54,7 @@ fn check_commands(project: &Project) {
     assert!(output.err.contains("longhaul schedules rm digest"), "{output:?}");
     let listed = project.json(&["schedules", "ls", "--json"]);
     assert_eq!(listed["data"][0]["name"], "digest");
+    check_changes(project);
     let run = project.run(&["schedules", "run", "digest"], 0).out;
     assert!(run.starts_with("run_"), "{run}");
     let table = project.run(&["schedules"], 0).out;

@@ -4,17 +4,19 @@ use serde_json::Value;
 
 use super::project::Project;
 
-/// Submits a task of the agent `waiter`, drives it until it waits for a signal, and returns its id.
+/// Submits a task of the agent `waiter`, waits until its run waits for a signal, and returns its id.
+/// A worker drives the run.
 fn waiting_run(project: &Project) -> String {
-    let out = project.run(&["run", "waiter", "go", "--no-input", "--json"], 3).out;
-    let run: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(run["reason"], "signal", "{run}");
-    run["id"].as_str().unwrap().to_owned()
+    let submitted = project.json(&["submit", "waiter", "milk", "--json"]);
+    let run = submitted["id"].as_str().unwrap().to_owned();
+    project.wait_until(&run, |shown| shown["reason"] == "signal");
+    run
 }
 
 #[test]
 fn a_signal_completes_every_run_that_waits_for_it_by_name() {
     let project = Project::new();
+    let _worker = project.start_worker();
     let (first, second) = (waiting_run(&project), waiting_run(&project));
     let refused = project.run(&["signal", "other"], 2);
     assert!(refused.err.contains("no run waits for the signal `other`"), "{refused:?}");

@@ -16,6 +16,10 @@ pub trait ScheduleStore: Send + Sync + std::fmt::Debug {
     /// not changed.
     async fn create_schedule(&self, schedule: NewSchedule) -> Result<bool, StoreError>;
 
+    /// Replaces the definition and the due time of a schedule. Returns `false` if there is no such
+    /// schedule or its due time has changed since the caller read it; then nothing is changed.
+    async fn update_schedule(&self, update: ScheduleUpdate) -> Result<bool, StoreError>;
+
     /// Deletes a schedule. Returns `false` if there is no such schedule.
     async fn delete_schedule(&self, name: &ScheduleName) -> Result<bool, StoreError>;
 
@@ -48,6 +52,18 @@ pub struct NewSchedule {
     pub spec: ScheduleSpec,
     /// Time at which the schedule fires first.
     pub due: Timestamp,
+}
+
+/// A new definition of a stored schedule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScheduleUpdate {
+    pub name: ScheduleName,
+    /// Due time of the schedule when the caller read it.
+    pub due: Option<Timestamp>,
+    /// New definition of the schedule.
+    pub spec: ScheduleSpec,
+    /// New due time. `None` means that the schedule is paused.
+    pub next_due: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone)]

@@ -36,7 +36,7 @@ const REPEATED_TIME_MAX: Millis = Millis::from_secs(24 * 60 * 60);
 
 /// Maximum number of attempts to start a run of a schedule on request, while other writers change
 /// its due time.
-const ATTEMPTS_MAX: usize = 10;
+pub(super) const ATTEMPTS_MAX: usize = 10;
 
 impl Longhaul {
     /// Creates a schedule. Its first firing is the first matching time after now. `by` is the
@@ -46,6 +46,26 @@ impl Longhaul {
         body: NewScheduleBody,
         by: Option<&str>,
     ) -> Result<ScheduleView> {
+        let (name, spec, due) = self.check_schedule(body, by).await?;
+        let schedules = &self.services.schedules;
+        if schedules.list_schedules(SCHEDULES_MAX).await?.len() >= SCHEDULES_MAX {
+            let message = format!("there are already {SCHEDULES_MAX} schedules, the maximum");
+            return Err(Error::InvalidSchedule(message));
+        }
+        let new = NewSchedule { name: name.clone(), spec, due };
+        match schedules.create_schedule(new).await? {
+            true => self.schedule(name.as_str()).await,
+            false => Err(Error::ScheduleExists(name.to_string())),
+        }
+    }
+
+    /// Checks the definition of a schedule, and returns it with its name and the time of its next
+    /// firing.
+    pub(super) async fn check_schedule(
+        &self,
+        body: NewScheduleBody,
+        by: Option<&str>,
+    ) -> Result<(ScheduleName, ScheduleSpec, Timestamp)> {
         let name = parse_schedule_name(&body.name)?;
         self.check_no_secret_in_name("the name of the schedule", name.as_str())?;
         let spec = self.parse_schedule_spec(body)?;
@@ -59,16 +79,7 @@ impl Longhaul {
         let task = self.redact_task(task_of_firing(&name, &spec, due))?;
         let spec = ScheduleSpec { input: task.input.clone(), ..spec };
         self.build_new_run(task, self.new_run_id(), None)?;
-        let schedules = &self.services.schedules;
-        if schedules.list_schedules(SCHEDULES_MAX).await?.len() >= SCHEDULES_MAX {
-            let message = format!("there are already {SCHEDULES_MAX} schedules, the maximum");
-            return Err(Error::InvalidSchedule(message));
-        }
-        let new = NewSchedule { name: name.clone(), spec, due };
-        match schedules.create_schedule(new).await? {
-            true => self.schedule(name.as_str()).await,
-            false => Err(Error::ScheduleExists(name.to_string())),
-        }
+        Ok((name, spec, due))
     }
 
     /// Returns a schedule with its next and its last firing.
@@ -141,7 +152,7 @@ impl Longhaul {
         Err(Error::InvalidSchedule(format!("the schedule `{name}` is being fired; try again")))
     }
 
-    async fn schedule_row(&self, name: &str) -> Result<ScheduleRow> {
+    pub(super) async fn schedule_row(&self, name: &str) -> Result<ScheduleRow> {
         let row = match ScheduleName::new(name) {
             Ok(name) => self.services.schedules.find_schedule(&name).await?,
             Err(_) => None,
@@ -149,7 +160,7 @@ impl Longhaul {
         row.ok_or_else(|| schedule_not_found_error(name))
     }
 
-    async fn schedule_view(&self, row: &ScheduleRow) -> Result<ScheduleView> {
+    pub(super) async fn schedule_view(&self, row: &ScheduleRow) -> Result<ScheduleView> {
         let last = match row.last_run {
             Some(run) => self.services.store.get_run(run).await?,
             None => None,
@@ -335,7 +346,7 @@ fn task_of_firing(name: &ScheduleName, spec: &ScheduleSpec, time: Timestamp) -> 
         thread: spec.thread.clone(),
         resource: spec.resource.clone(),
         submitter: Some(format!("schedule:{name}")),
-        other_submitters: spec.created_by.iter().cloned().collect(),
+        other_submitters: spec.created_by.iter().chain(&spec.earlier_authors).cloned().collect(),
         charged_to: spec.created_by.clone(),
         metadata: Some(RawJson::from_serialize(
             &serde_json::json!({ "schedule": name.as_str(), "due": due }),
@@ -378,6 +389,8 @@ fn schedule_spec(body: NewScheduleBody, agent: String) -> Result<ScheduleSpec> {
         catch_up: body.catch_up,
         overlap: body.overlap,
         created_by: None,
+        earlier_authors: Vec::new(),
+        paused: false,
     })
 }
 

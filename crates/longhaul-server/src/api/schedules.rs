@@ -3,7 +3,7 @@
 use longhaul_api::operation::EmptyBody;
 use longhaul_api::path::ScheduleParam;
 use longhaul_api::run::RunView;
-use longhaul_api::schedule::{NewScheduleBody, ScheduleView};
+use longhaul_api::schedule::{NewScheduleBody, ScheduleChangeBody, ScheduleView};
 use longhaul_core::port::auth::IdempotencyKey;
 
 use crate::api::create_run::check_schedule_models_have_price;
@@ -23,6 +23,25 @@ pub(crate) async fn delete_schedule(
 ) -> Replied<ScheduleView> {
     let schedule = ctx.longhaul().delete_schedule(&name).await?;
     tracing::info!(schedule = name, caller = ctx.by(), "schedule deleted");
+    Ok(Reply::ok(schedule))
+}
+
+pub(crate) async fn edit_schedule(
+    Call { ctx, path: ScheduleParam(name), body, .. }: Call<ScheduleParam, ScheduleChangeBody>,
+) -> Replied<ScheduleView> {
+    let changed = body.clone().apply_to(ctx.longhaul().schedule(&name).await?);
+    check_schedule_models_have_price(&ctx, (changed.agent.as_deref(), changed.chain.as_deref()))?;
+    let schedule = ctx.longhaul().edit_schedule(&name, body, Some(ctx.by())).await?;
+    tracing::info!(schedule = name, caller = ctx.by(), "schedule changed");
+    Ok(Reply::ok(schedule))
+}
+
+pub(crate) async fn set_paused(
+    Call { ctx, path: ScheduleParam(name), .. }: Call<ScheduleParam, EmptyBody>,
+    paused: bool,
+) -> Replied<ScheduleView> {
+    let schedule = ctx.longhaul().set_schedule_paused(&name, paused).await?;
+    tracing::info!(schedule = name, paused, caller = ctx.by(), "schedule paused or resumed");
     Ok(Reply::ok(schedule))
 }
 

@@ -5,7 +5,7 @@
 
 use longhaul_core::id::{RunId, ScheduleName};
 use longhaul_core::port::schedules::{
-    NewSchedule, ScheduleFiring, ScheduleFiringAction, ScheduleFiringOutcome,
+    NewSchedule, ScheduleFiring, ScheduleFiringAction, ScheduleFiringOutcome, ScheduleUpdate,
 };
 use longhaul_core::port::store::{CreateRunsOutcome, CreateRunsRequest};
 use longhaul_core::schedule::ScheduleRow;
@@ -34,6 +34,18 @@ pub(crate) fn create_schedule(tx: &Tx<'_>, new: &NewSchedule) -> Result<bool> {
         params![new.name.as_str(), new.due.as_micros(), to_json(&new.spec)?],
     )?;
     Ok(added > 0)
+}
+
+/// Replaces the definition and the due time of a schedule. Returns false if its due time has changed.
+pub(crate) fn update_schedule(tx: &Tx<'_>, update: &ScheduleUpdate) -> Result<bool> {
+    let due = |due: Option<Timestamp>| due.map(Timestamp::as_micros);
+    let (name, next) = (update.name.as_str(), due(update.next_due));
+    let updated = tx.run(
+        "UPDATE schedule SET data = ?3, due_at = ?4, last_error = NULL
+         WHERE name = ?1 AND due_at IS ?2",
+        params![name, due(update.due), to_json(&update.spec)?, next],
+    )?;
+    Ok(updated > 0)
 }
 
 /// Deletes a schedule. Returns false if there is no such schedule.

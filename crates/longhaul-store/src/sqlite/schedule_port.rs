@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use longhaul_core::id::ScheduleName;
 use longhaul_core::port::schedules::{
-    NewSchedule, ScheduleFiring, ScheduleFiringOutcome, ScheduleStore,
+    NewSchedule, ScheduleFiring, ScheduleFiringOutcome, ScheduleStore, ScheduleUpdate,
 };
 use longhaul_core::port::store::StoreError;
 use longhaul_core::schedule::ScheduleRow;
@@ -19,6 +19,13 @@ impl ScheduleStore for SqliteStore {
         // Watchers are notified, so that the worker learns of the new due time.
         self.run_command(move |tx| {
             Ok(CommandOutcome::Changed(schedule::create_schedule(tx, &new)?))
+        })
+        .await
+    }
+
+    async fn update_schedule(&self, update: ScheduleUpdate) -> Result<bool, StoreError> {
+        self.run_command(move |tx| {
+            Ok(CommandOutcome::Changed(schedule::update_schedule(tx, &update)?))
         })
         .await
     }

@@ -280,6 +280,7 @@ macro_rules! each_store_check {
             }
             schedule {
                 a_schedule_is_stored_once
+                a_schedule_is_updated
                 a_schedule_is_deleted
                 due_schedules_are_listed_in_order
                 a_firing_creates_its_run_and_moves_the_due_time

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use longhaul_core::id::ScheduleName;
 use longhaul_core::port::schedules::{
     NewSchedule, ScheduleFiring, ScheduleFiringAction, ScheduleFiringOutcome, ScheduleStore,
+    ScheduleUpdate,
 };
 use longhaul_core::port::store::{CreateRunsOutcome, StoreError};
 use longhaul_core::schedule::ScheduleRow;
@@ -17,6 +18,20 @@ use crate::mem_store::tx::{Rollback, Tx};
 impl ScheduleStore for MemStore {
     async fn create_schedule(&self, new: NewSchedule) -> Result<bool, StoreError> {
         self.write_tx(|tx| Ok(tx.create_schedule(new)))
+    }
+
+    async fn update_schedule(&self, update: ScheduleUpdate) -> Result<bool, StoreError> {
+        self.write_tx(|tx| {
+            let row = tx.tables.schedules.get(&update.name).cloned();
+            let Some(row) = row.filter(|row| row.due == update.due) else {
+                return Ok(false);
+            };
+            let (spec, due) = (update.spec, update.next_due);
+            tx.tables
+                .schedules
+                .insert(update.name, ScheduleRow { spec, due, last_error: None, ..row });
+            Ok(true)
+        })
     }
 
     async fn delete_schedule(&self, name: &ScheduleName) -> Result<bool, StoreError> {

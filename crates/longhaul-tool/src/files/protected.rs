@@ -188,6 +188,14 @@ mod tests {
     }
 
     #[test]
+    fn the_rules_of_agents_are_read_only() {
+        for path in ["AGENTS.md", "CLAUDE.md", "claude.md", ".claude/CLAUDE.md"] {
+            check_path_protection(path, true, false);
+        }
+        check_path_protection("docs/CLAUDE.md", true, true);
+    }
+
+    #[test]
     fn protected_paths_are_recognized() {
         for allowed in [
             "src/main.rs",
@@ -226,8 +234,6 @@ mod tests {
             ".claude/hooks/before.sh",
             "skills/a/SKILL.md",
             "AGENTS.md",
-            "CLAUDE.md",
-            ".claude/CLAUDE.md",
         ] {
             check_path_protection(half, true, false);
         }

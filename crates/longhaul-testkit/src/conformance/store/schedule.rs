@@ -4,7 +4,7 @@ use tokio::task::JoinSet;
 
 use longhaul_core::id::{RunId, ScheduleName};
 use longhaul_core::port::schedules::{
-    NewSchedule, ScheduleFiring, ScheduleFiringAction, ScheduleFiringOutcome,
+    NewSchedule, ScheduleFiring, ScheduleFiringAction, ScheduleFiringOutcome, ScheduleUpdate,
 };
 use longhaul_core::port::store::{CreateRunsRequest, IdempotencyRecord, RunFilter};
 use longhaul_core::raw::{Hash, RawJson};
@@ -35,6 +35,31 @@ pub async fn a_schedule_is_stored_once(fixture: StoreFixture) {
     assert!(!fixture.harness.schedules.create_schedule(other).await.expect("create"));
     assert_eq!(find(&fixture, "daily").await, Some(expected));
     assert_eq!(find(&fixture, "weekly").await, None);
+}
+
+/// A change of a schedule is refused if the schedule has fired meanwhile. It keeps the last run.
+pub async fn a_schedule_is_updated(fixture: StoreFixture) {
+    let due = create(&fixture, "daily", 60).await;
+    let paused = ScheduleUpdate {
+        name: name("daily"),
+        due: Some(due),
+        spec: ScheduleSpec { paused: true, ..spec() },
+        next_due: None,
+    };
+    let schedules = &fixture.harness.schedules;
+    let before = find(&fixture, "daily").await.expect("the schedule exists");
+    let outdated = ScheduleUpdate { due: Some(due.plus(Millis(1))), ..paused.clone() };
+    assert!(!schedules.update_schedule(outdated).await.expect("update"));
+    assert_eq!(find(&fixture, "daily").await, Some(before.clone()));
+    let missing = ScheduleUpdate { name: name("weekly"), ..paused.clone() };
+    assert!(!schedules.update_schedule(missing).await.expect("update"));
+    assert!(schedules.update_schedule(paused.clone()).await.expect("update"));
+    let expected = ScheduleRow { spec: paused.spec.clone(), due: None, ..before.clone() };
+    assert_eq!(find(&fixture, "daily").await, Some(expected));
+    assert_eq!(schedules.next_schedule_due().await.expect("next"), None);
+    let resumed = ScheduleUpdate { due: None, spec: spec(), next_due: Some(due), ..paused };
+    assert!(schedules.update_schedule(resumed).await.expect("update"));
+    assert_eq!(find(&fixture, "daily").await, Some(before));
 }
 
 /// A deleted schedule is gone and its name is free.
@@ -196,6 +221,8 @@ fn spec() -> ScheduleSpec {
         catch_up: CatchUp::All,
         overlap: Overlap::Queue,
         created_by: Some("key:ops".to_owned()),
+        earlier_authors: vec!["key:dev".to_owned()],
+        paused: false,
     }
 }
 

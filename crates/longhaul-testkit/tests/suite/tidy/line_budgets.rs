@@ -11,8 +11,8 @@ use super::sources::SourceFile;
 /// Maximum number of source lines of each shipped crate.
 const BUDGETS: &[(&str, usize)] = &[
     ("longhaul", 4_210),
-    ("longhaul-api", 3_260),
-    ("longhaul-cli", 13_560),
+    ("longhaul-api", 3_340),
+    ("longhaul-cli", 15_300),
     ("longhaul-core", 8_500),
     ("longhaul-engine", 14_700),
     ("longhaul-mcp", 4_680),
@@ -20,7 +20,7 @@ const BUDGETS: &[(&str, usize)] = &[
     ("longhaul-project", 8_900),
     ("longhaul-run", 9_200),
     ("longhaul-sandbox", 6_600),
-    ("longhaul-server", 4_250),
+    ("longhaul-server", 4_360),
     ("longhaul-store", 7_530),
     ("longhaul-tool", 8_100),
 ];
