@@ -82,6 +82,16 @@ fn ctrl_c_stops_the_worker_after_it_has_counted_the_turns() {
 }
 
 #[test]
+fn a_worker_prints_the_question_and_the_command_where_a_person_is_needed() {
+    let project = Project::new();
+    let run = project.submit("tidy", "milk");
+    let output = project.run_and_interrupt(&["worker"], &["longhaul approve"]);
+    let waiting = format!("{run}  The run waits for an approval: ");
+    assert!(output.err.contains(&waiting), "{output:?}");
+    assert!(output.err.contains(&format!("longhaul approve {run}  agent=tidy")), "{output:?}");
+}
+
+#[test]
 fn invalid_flags_are_refused_before_anything_is_created() {
     let project = Project::new();
     for (args, expected) in [
