@@ -154,8 +154,8 @@ mod tests {
         for (width, line) in [
             (None, "7k3qv9  Fix the leak in ticket 123  $0.25"),
             (Some(200), "7k3qv9  Fix the leak in ticket 123  $0.25"),
-            (Some(40), "7k3qv9  Fix the leak in ticket …  $0.25"),
-            (Some(24), "7k3qv9  Fix the…  $0.25"),
+            (Some(40), "7k3qv9  Fix the leak in ticket 1…  $0.25"),
+            (Some(24), "7k3qv9  Fix the …  $0.25"),
             (Some(20), "7k3qv9  Fix the lea…"),
             (Some(8), "7k3qv9"),
         ] {

@@ -38,16 +38,15 @@ impl FromStr for PointInTime {
         if let Ok(at) = text.parse() {
             return Ok(Self::At(at));
         }
-        let midnight = text.parse::<Date>().and_then(|date| date.to_zoned(TimeZone::system()));
-        match midnight {
-            Ok(midnight) => {
+        // A time without a zone would be read as a date.
+        let date = text.parse::<Date>().ok().filter(|date| date.to_string() == text);
+        match date.and_then(|date| date.to_zoned(TimeZone::system()).ok()) {
+            Some(midnight) => {
                 Ok(Self::At(Timestamp::from_micros(midnight.timestamp().as_microsecond())))
             }
-            Err(_) => {
-                Err("expected an age such as 30m, 2h or 7d, a date such as 2026-11-19, or a \
+            None => Err("expected an age such as 30m, 2h or 7d, a date such as 2026-11-19, or a \
                            time such as 2026-11-19T08:00:00Z"
-                    .to_owned())
-            }
+                .to_owned()),
         }
     }
 }

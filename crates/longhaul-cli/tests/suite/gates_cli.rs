@@ -255,7 +255,7 @@ fn signals_are_completed_with_data() {
     let gate = gates["data"][0]["id"].as_str().unwrap();
     assert_eq!(project.json(&["gates", "--tag", "other", "--json"])["data"], json!([]));
     let output = project.run(&["gates"], 0);
-    assert!(output.err.contains("| gates complete GATE"), "{output:?}");
+    assert!(output.err.contains("longhaul gates complete GATE"), "{output:?}");
     let output = project.run(&["gates", "show", gate], 0);
     assert!(output.out.contains(&format!("longhaul gates complete {gate}")), "{output:?}");
     let data = r#"{"build":7}"#;
