@@ -1,7 +1,10 @@
 //! The command-line definition: lists every command and dispatches to its module.
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use longhaul_core::event::EVENT_FORMAT;
 use longhaul_engine::clock::SystemClock;
@@ -174,8 +177,8 @@ commands! {
     #[command(after_help = completions::EXAMPLES)]
     Completions(completions::CompletionsCommand),
     /// Writes the manual pages of all commands to a folder
-    #[command(after_help = completions::MAN_EXAMPLES)]
-    Man(completions::ManCommand),
+    #[command(after_help = MAN_EXAMPLES)]
+    Man(ManCommand),
     /// Prints the version of this build
     Version(VersionCommand),
 }
@@ -193,6 +196,29 @@ impl VersionCommand {
         let data = serde_json::json!({ "version": version, "journal_format": EVENT_FORMAT });
         let text = |_: &_| format!("longhaul {version} (journal format {EVENT_FORMAT})");
         output::show_text(self.output.json, &data, text)
+    }
+}
+
+const MAN_EXAMPLES: &str = "Examples:
+  longhaul man ~/.local/share/man/man1
+  man longhaul-run";
+
+/// Arguments of `longhaul man`, which generates the pages from the definition of the commands.
+#[derive(Debug, clap::Args)]
+struct ManCommand {
+    /// Folder for the pages, which is created if necessary
+    folder: PathBuf,
+}
+
+impl ManCommand {
+    fn run(&self) -> anyhow::Result<()> {
+        let written = fs::create_dir_all(&self.folder)
+            .and_then(|()| clap_mangen::generate_to(Cli::full_command(), &self.folder));
+        written.with_context(|| {
+            format!("the pages can't be written to {}; name another folder", self.folder.display())
+        })?;
+        output::eprint_line(&format!("the pages are in {}", self.folder.display()));
+        Ok(())
     }
 }
 

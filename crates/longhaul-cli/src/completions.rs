@@ -1,11 +1,7 @@
-//! `longhaul completions` and `longhaul man`: scripts for shells and manual pages, generated from the
-//! definition of the commands.
+//! `longhaul completions`: scripts with which shells complete command lines.
 //!
 //! A shell's script asks this binary for what can follow, so that it completes the agents and runs of
 //! the current project too.
-
-use std::fs;
-use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Command};
@@ -13,7 +9,6 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use clap_complete::env::{CompleteEnv, Shells};
 use longhaul_api::query::RunsQuery;
 
-use crate::cli::Cli;
 use crate::client::connect::with_client_if_any;
 use crate::{environment, output};
 
@@ -21,10 +16,6 @@ pub(crate) const EXAMPLES: &str = "Examples:
   source <(longhaul completions bash)        in ~/.bashrc
   source <(longhaul completions zsh)         in ~/.zshrc, below compinit
   longhaul completions fish | source         in ~/.config/fish/config.fish";
-
-pub(crate) const MAN_EXAMPLES: &str = "Examples:
-  longhaul man ~/.local/share/man/man1
-  man longhaul-run";
 
 /// Environment variable in which a shell's script names the shell that asks for completions.
 const SHELL_VAR: &str = "LONGHAUL_COMPLETE";
@@ -43,17 +34,11 @@ pub(crate) struct CompletionsCommand {
     shell: String,
 }
 
-/// Arguments of `longhaul man`.
-#[derive(Debug, Args)]
-pub(crate) struct ManCommand {
-    /// Folder for the pages, which is created if necessary
-    folder: PathBuf,
-}
-
-/// Answers a shell that asks what can follow on its command line, and ends the process. Returns if
-/// no shell asks.
-pub(crate) fn answer_shell() {
-    CompleteEnv::with_factory(complete_command).var(SHELL_VAR).bin(BINARY).complete();
+/// Answers a shell that asks what can follow on its command line of this command, with the agents
+/// and runs of the project, and ends the process. Returns if no shell asks.
+pub(crate) fn answer_shell(command: impl Fn() -> Command) {
+    let with_candidates = || command().mut_subcommands(add_candidates);
+    CompleteEnv::with_factory(with_candidates).var(SHELL_VAR).bin(BINARY).complete();
 }
 
 impl CompletionsCommand {
@@ -64,23 +49,6 @@ impl CompletionsCommand {
         shell.write_registration(SHELL_VAR, BINARY, BINARY, BINARY, &mut script)?;
         output::print_text(String::from_utf8(script)?.trim_end())
     }
-}
-
-impl ManCommand {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let written = fs::create_dir_all(&self.folder)
-            .and_then(|()| clap_mangen::generate_to(Cli::full_command(), &self.folder));
-        written.with_context(|| {
-            format!("the pages can't be written to {}; name another folder", self.folder.display())
-        })?;
-        output::eprint_line(&format!("the pages are in {}", self.folder.display()));
-        Ok(())
-    }
-}
-
-/// Returns the definition of all commands, with the agents and runs of the project as values.
-fn complete_command() -> Command {
-    Cli::full_command().mut_subcommands(add_candidates)
 }
 
 fn add_candidates(command: Command) -> Command {

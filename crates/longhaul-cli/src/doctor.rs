@@ -4,6 +4,7 @@
 //! The command changes no run and contacts no model provider. Trusted MCP servers are started.
 
 mod external;
+mod finding;
 mod machine;
 
 use std::collections::BTreeMap;
@@ -18,9 +19,9 @@ use longhaul_project::assemble::sqlite_store_path;
 use longhaul_project::config::load::{self, SettingOverride};
 use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_project::config::settings::Config;
-use serde::Serialize;
 use serde_json::json;
 
+use crate::doctor::finding::{Finding, FindingStatus, agent_names};
 use crate::exit::Exit;
 use crate::format::count_with_noun;
 use crate::style::{Styler, TextTone};
@@ -42,32 +43,6 @@ const LOCAL_PROVIDER: &str = "local";
 pub(crate) struct DoctorCommand {
     #[command(flatten)]
     output: JsonArgs,
-}
-
-/// Result of one check.
-#[derive(Debug, Serialize)]
-struct Finding {
-    name: &'static str,
-    status: FindingStatus,
-    /// What was found and, if it is a problem, what helps.
-    message: String,
-    /// Further facts, each a sentence.
-    notes: Vec<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum FindingStatus {
-    Ok,
-    /// Something is missing, but nothing in this folder needs it.
-    Warning,
-    Problem,
-}
-
-impl Finding {
-    fn new(name: &'static str, status: FindingStatus, message: String) -> Self {
-        Self { name, status, message, notes: Vec::new() }
-    }
 }
 
 impl DoctorCommand {
@@ -231,9 +206,4 @@ async fn check_provider(provider: &dyn Sandboxes, agents: &[&Agent]) -> Finding 
         (true, false) => FindingStatus::Warning,
     };
     Finding { name: "sandbox", status, message, notes }
-}
-
-fn agent_names(agents: &[&Agent]) -> String {
-    let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
-    names.join(", ")
 }

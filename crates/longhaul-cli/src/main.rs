@@ -87,7 +87,7 @@ fn main() -> ExitCode {
     if let Some(code) = longhaul_sandbox::launch::handle_launch_command() {
         return code;
     }
-    completions::answer_shell();
+    completions::answer_shell(cli::Cli::full_command);
     match cli::Cli::parse_command_line() {
         Ok(cli) => cli.run(),
         // The message repeats arguments as they are.

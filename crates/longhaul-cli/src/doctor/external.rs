@@ -9,7 +9,7 @@ use longhaul_project::config::settings::Config;
 use longhaul_project::mcp::file::McpFile;
 use longhaul_project::mcp::name::{ALL_SERVERS, split_mcp_server_and_tool};
 
-use crate::doctor::{Finding, FindingStatus, agent_names};
+use crate::doctor::finding::{Finding, FindingStatus, agent_names};
 use crate::environment;
 use crate::format::count_with_noun;
 use crate::mcp::ask;

@@ -11,7 +11,7 @@ use rustix::fs::{Access, access, statvfs};
 
 use crate::client::Client;
 use crate::client::connect::{find_configured_or_local_server, with_client_if_any};
-use crate::doctor::{Finding, FindingStatus};
+use crate::doctor::finding::{Finding, FindingStatus};
 use crate::format::format_duration;
 use crate::runtime;
 
