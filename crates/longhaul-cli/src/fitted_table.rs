@@ -1,19 +1,14 @@
 //! Tables that fit the width of the terminal: columns are cut, and in a narrow terminal left out.
 //! Without a terminal, every column is complete.
 
-use std::os::fd::AsFd;
-
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::style::Styler;
 use crate::table::{TableCell, table_lines};
-use crate::{output, sanitize};
+use crate::{output, sanitize, terminal};
 
 /// Number of spaces between two columns.
 const GAP: usize = 2;
-
-/// Range of usable widths. A terminal that reports another width is taken to have the nearest one.
-const WIDTHS: std::ops::RangeInclusive<usize> = 20..=500;
 
 /// A column of a table that fits the terminal.
 #[derive(Debug, Clone, Copy)]
@@ -26,29 +21,19 @@ pub(crate) struct FittedColumn {
     pub(crate) drop_rank: u8,
 }
 
-/// Returns the width of the terminal behind this stream. `None` if it is no terminal.
-pub(crate) fn terminal_width(stream: impl AsFd + std::io::IsTerminal) -> Option<usize> {
-    if !stream.is_terminal() {
-        return None;
-    }
-    let size = rustix::termios::tcgetwinsize(stream).ok();
-    let width = size.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0);
-    Some(width.unwrap_or(80).clamp(*WIDTHS.start(), *WIDTHS.end()))
-}
-
 /// Prints a table to stdout that fits the terminal.
 pub(crate) fn print_fitted_table(
     columns: &[FittedColumn],
     rows: Vec<Vec<TableCell>>,
 ) -> anyhow::Result<()> {
-    let width = terminal_width(std::io::stdout());
+    let width = terminal::terminal_width(std::io::stdout());
     let lines = fitted_lines(columns, rows, width, Styler::for_stdout());
     lines.iter().try_for_each(|line| output::print_line(line))
 }
 
 /// Prints parts of a message to stderr, as many in a line as fit the terminal.
 pub(crate) fn eprint_parts(parts: &[String]) {
-    let width = terminal_width(std::io::stderr()).unwrap_or(usize::MAX);
+    let width = terminal::terminal_width(std::io::stderr()).unwrap_or(usize::MAX);
     join_parts(parts, width).iter().for_each(|line| output::eprint_line(line));
 }
 

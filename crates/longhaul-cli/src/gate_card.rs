@@ -51,7 +51,7 @@ fn truncate_lines(mut lines: Vec<String>, gate: &GateView, lines_max: usize) -> 
 /// Returns the lines of a gate's card (the text that a person sees before the decision), with the
 /// question last. A card that would have more than `lines_max` lines is shortened.
 pub(crate) fn gate_card(gate: &GateView, lines_max: usize) -> Vec<String> {
-    let mut ask = terminal::wrap_words(&sanitize_line(&gate.ask), line_width());
+    let mut ask = terminal::wrap_line(&sanitize_line(&gate.ask), line_width());
     if lines_max < FULL && ask.len() > ASK_LINES_MAX {
         ask = truncate_lines(ask, gate, ASK_LINES_MAX - 1);
     }

@@ -16,7 +16,7 @@ use crate::form_prompt::answer_command;
 use crate::format::{format_age, short_id};
 use crate::gate_card::{self, gate_card};
 use crate::table::{self, ListOr, TableCell};
-use crate::{output, resolve, sanitize};
+use crate::{output, resolve, sanitize, terminal};
 
 const COLUMNS: &[FittedColumn] = &[
     FittedColumn { title: "AGE", width_min: 4, drop_rank: 3 },
@@ -124,7 +124,7 @@ impl ListGatesCommand {
             output::eprint_line("Nothing waits for you.   All that needs you: longhaul ls --mine");
             return Ok(());
         }
-        let is_terminal = fitted_table::terminal_width(std::io::stdout()).is_some();
+        let is_terminal = terminal::terminal_width(std::io::stdout()).is_some();
         let rows = gates.iter().map(|gate| gate_row(gate, now, is_terminal));
         fitted_table::print_fitted_table(COLUMNS, rows.collect())?;
         if gates.iter().any(|gate| gate.status == GateStatus::Open) {

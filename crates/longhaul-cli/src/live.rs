@@ -28,7 +28,7 @@ const SPINNER: &[char] = &['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧
 /// Columns before the text of an event: its time and label.
 const INDENT: usize = 20;
 
-/// The same on a narrow terminal, on which the label stands before the first line only.
+/// The same on a narrow terminal, on which only the first line has a label.
 const NARROW_INDENT: usize = 2;
 
 /// State of what is shown of a run and its child runs.
@@ -306,13 +306,13 @@ impl ReplyText {
             }
             self.line.push(c);
             if self.line.width() > width_max {
-                self.print_words(width_max);
+                self.print_full_line(width_max);
             }
         }
     }
 
-    /// Prints the words of the line that fit, and keeps the rest.
-    fn print_words(&mut self, width_max: usize) {
+    /// Prints the part of the line that fits, up to a space, and keeps the rest.
+    fn print_full_line(&mut self, width_max: usize) {
         let end = self.line.rfind(' ').filter(|end| *end > 0);
         // A text without a space in it is broken where it no longer fits.
         let end = end.unwrap_or_else(|| {

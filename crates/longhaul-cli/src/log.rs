@@ -12,7 +12,9 @@ use longhaul_core::redact::Redactor;
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::secret::KEY_PREFIX;
+use longhaul_model::providers::built_in::BUILT_IN_PROVIDERS;
 use longhaul_project::assemble::redactor::ProjectRedactor;
+use longhaul_project::config::settings::Config;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -105,6 +107,27 @@ pub(crate) fn init_server_log(style: LogStyle, secret_names_and_values: Vec<(Str
         .finish()
         .with(server_log_targets(style))
         .init();
+}
+
+/// Returns the secrets to redact in the log, each with the name of its variable.
+pub(crate) fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
+    let mut names = config.secret_names();
+    let key_names = BUILT_IN_PROVIDERS.iter().flat_map(|provider| provider.key_env);
+    names.extend(key_names.map(|name| (*name).to_owned()));
+    for (path, setting) in config.settings_below("providers") {
+        if path.ends_with("key_env") {
+            names.extend(setting.value.to_text_list());
+        }
+    }
+    let variables = names.iter().flat_map(|name| {
+        let values = config.env.values_to_redact(name).into_iter();
+        values.map(move |value| (name.clone(), value.to_owned()))
+    });
+    // A header may hold a key too.
+    let headers = config.settings_below("providers").filter_map(|(path, setting)| {
+        Some((path.to_owned(), setting.value.as_secret()?.reveal().to_owned()))
+    });
+    variables.chain(headers).collect()
 }
 
 /// Returns the enabled log targets and levels. A JSON log also has the warnings of libraries; at

@@ -20,7 +20,7 @@ use crate::format::{
 use crate::point_in_time::PointInTime;
 use crate::run_status::{StatusLabel, needs_driver};
 use crate::table::{self, TableCell};
-use crate::{output, resolve};
+use crate::{output, resolve, terminal};
 
 /// Default number of runs that are listed.
 const ROWS_DEFAULT: usize = 20;
@@ -205,7 +205,7 @@ impl ListRunsCommand {
         // Runs that are not shown may need a worker, too.
         let needs_worker = counts.open > counts.waiting_for_person;
         let has_no_driver = needs_worker && !client.has_process_driving_runs().await?;
-        let is_terminal = fitted_table::terminal_width(std::io::stdout()).is_some();
+        let is_terminal = terminal::terminal_width(std::io::stdout()).is_some();
         let when = if is_terminal { Some(now) } else { None };
         let rows = runs.iter().map(|run| run_row(run, has_no_driver && is_drivable(run), when));
         fitted_table::print_fitted_table(COLUMNS, rows.collect())?;

@@ -53,6 +53,7 @@ mod rm;
 mod rules;
 mod run;
 mod run_commands;
+mod run_log;
 mod run_page;
 mod run_status;
 mod runtime;
@@ -74,6 +75,7 @@ mod terminal;
 mod tools;
 mod transcript;
 mod trust;
+mod typing;
 mod watch;
 mod worker;
 

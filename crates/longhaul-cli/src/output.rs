@@ -12,15 +12,15 @@ use longhaul_core::sanitize::is_invisible;
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
 use serde::Serialize;
-use tokio::sync::mpsc;
 
+pub(crate) use crate::typing::{
+    TOO_EARLY, TypedLine, discard_typed_input, earliest_answer_time, is_interactive,
+    spawn_stdin_reader,
+};
 use crate::{error, sanitize, terminal};
 
 /// Maximum number of characters that are printed of a typed line that is not used.
 const UNUSED_LINE_CHARS_MAX: usize = 60;
-
-/// Maximum number of bytes that are read of a typed line.
-const LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Prints a line to stdout.
 pub(crate) fn print_line(line: &str) -> anyhow::Result<()> {
@@ -128,10 +128,6 @@ pub(crate) fn eprint_event(line: &str, is_whole: bool) {
     }
 }
 
-/// Minimum time between a question and its answer, in nanoseconds. A line that comes sooner was
-/// typed before the person could read the question.
-pub(crate) const ANSWER_DELAY_MIN: u64 = 300_000_000;
-
 /// Prints a question and reads a line from stdin. `None` means end of input or a read error. What was
 /// typed at a terminal before the question does not answer it.
 pub(crate) fn ask_for_line(question: &str) -> Option<String> {
@@ -153,59 +149,10 @@ pub(crate) fn ask_for_line(question: &str) -> Option<String> {
     }
 }
 
-/// Discards what was typed at the terminal and not read yet, including an unfinished line.
-pub(crate) fn discard_typed_input() {
-    if std::io::stdin().is_terminal() {
-        _ = rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush);
-    }
-}
-
-/// Returns the monotonic time from which on a typed line can answer a question that was shown just
-/// now.
-pub(crate) fn earliest_answer_time() -> u64 {
-    SystemClock.monotonic_nanos().saturating_add(ANSWER_DELAY_MIN)
-}
-
-/// Reason why a line that was typed before `earliest_answer_time` is not used.
-pub(crate) const TOO_EARLY: &str = "it was begun before the question could be read";
-
 /// Says that a typed line is not used, with the reason.
 pub(crate) fn unused_line_note(line: &str, reason: &str) -> String {
     let line = sanitize::truncate(&sanitize::sanitize_line(line.trim()), UNUSED_LINE_CHARS_MAX);
     format!("not used: \"{line}\" ({reason})")
-}
-
-/// A line that the person typed.
-#[derive(Debug)]
-pub(crate) struct TypedLine {
-    pub(crate) text: String,
-    /// Monotonic time at which the line was read, in nanoseconds.
-    pub(crate) read_at: u64,
-}
-
-/// Reads lines from stdin in a separate thread, because a blocking read can't be cancelled.
-pub(crate) fn spawn_stdin_reader() -> mpsc::Receiver<TypedLine> {
-    let (sender, lines) = mpsc::channel(16);
-    std::thread::spawn(move || {
-        loop {
-            let mut text = String::new();
-            match std::io::stdin().lock().take(LINE_BYTES_MAX).read_line(&mut text) {
-                Ok(1..) => {}
-                Ok(0) | Err(_) => return,
-            }
-            let text = text.trim_end_matches(['\r', '\n']).to_owned();
-            let line = TypedLine { text, read_at: SystemClock.monotonic_nanos() };
-            if sender.blocking_send(line).is_err() {
-                return;
-            }
-        }
-    });
-    lines
-}
-
-/// Returns whether stdin and stderr are terminals, so that a person can be asked.
-pub(crate) fn is_interactive() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Asks a question at the terminal, which only an explicit yes confirms. Without a terminal nobody is

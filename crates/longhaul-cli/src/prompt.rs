@@ -358,7 +358,7 @@ fn eprint_indented(line: &str) {
         true => terminal::columns().saturating_sub(indent.len()).max(8),
         false => usize::MAX,
     };
-    for part in terminal::wrap_words(line, columns) {
+    for part in terminal::wrap_line(line, columns) {
         output::eprint_line(&format!("{indent}{part}"));
     }
 }

@@ -3,7 +3,7 @@
 //! rules (`AGENTS.md`) that change.
 
 mod reload;
-pub(crate) mod report;
+mod report;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -16,7 +16,6 @@ use longhaul_core::port::auth::ApiKeyRef;
 use longhaul_core::port::store::StoreError;
 use longhaul_engine::secret::{KEY_PREFIX, Secret};
 use longhaul_engine::shutdown::Shutdown;
-use longhaul_model::providers::built_in::BUILT_IN_PROVIDERS;
 use longhaul_project::assemble::sqlite_store_path;
 use longhaul_project::config::secrets;
 use longhaul_project::config::settings::Config;
@@ -32,9 +31,10 @@ use tokio::sync::oneshot;
 use crate::error::{self, CliError};
 use crate::exit::Exit;
 use crate::log::{self, LogStyle};
+use crate::run_log::RunLifecycleLogger;
 use crate::runtime::{InterruptListener, wait_for_parent_exit};
 use crate::server::reload::{FileTimesAndSizes, ProjectReloader, read_times_and_sizes};
-use crate::server::report::{RunLifecycleLogger, print_banner};
+use crate::server::report::print_banner;
 use crate::store_access::store_open_options;
 use crate::trust::confirm;
 use crate::worker::InboxArgs;
@@ -282,27 +282,6 @@ fn drain_or_abort_server(stop: &Shutdown, app: &App) {
     }
 }
 
-/// Returns the secrets to redact in the log, each with the name of its variable.
-pub(crate) fn secrets_to_redact(config: &Config) -> Vec<(String, String)> {
-    let mut names = config.secret_names();
-    let key_names = BUILT_IN_PROVIDERS.iter().flat_map(|provider| provider.key_env);
-    names.extend(key_names.map(|name| (*name).to_owned()));
-    for (path, setting) in config.settings_below("providers") {
-        if path.ends_with("key_env") {
-            names.extend(setting.value.to_text_list());
-        }
-    }
-    let variables = names.iter().flat_map(|name| {
-        let values = config.env.values_to_redact(name).into_iter();
-        values.map(move |value| (name.clone(), value.to_owned()))
-    });
-    // A header may hold a key too.
-    let headers = config.settings_below("providers").filter_map(|(path, setting)| {
-        Some((path.to_owned(), setting.value.as_secret()?.reveal().to_owned()))
-    });
-    variables.chain(headers).collect()
-}
-
 /// Loads the configuration and sets up the log.
 fn load_config_and_init_log(args: &ServeArgs, is_dev: bool) -> anyhow::Result<Config> {
     let style = args.log.unwrap_or_else(LogStyle::for_stderr);
@@ -320,7 +299,7 @@ fn load_config_and_init_log(args: &ServeArgs, is_dev: bool) -> anyhow::Result<Co
             };
             config.settings.insert("server.listen".to_owned(), setting);
         }
-        let log_secrets = secrets_to_redact(&config);
+        let log_secrets = log::secrets_to_redact(&config);
         anyhow::Ok((config, log_secrets))
     };
     match load() {

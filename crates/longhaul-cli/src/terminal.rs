@@ -5,6 +5,7 @@
 //! when the line is sent.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::time::Clock as _;
@@ -13,15 +14,17 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Signal, getpgrp, getpid, kill_process};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use rustyline::Editor;
-use rustyline::config::{Behavior, BellStyle, Config};
+use rustyline::config::{Behavior, Config};
 use rustyline::error::ReadlineError;
 use rustyline::history::MemHistory;
 use tokio::sync::mpsc;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::fitted_table::terminal_width;
-use crate::output::{self, TypedLine};
 use crate::sanitize::sanitize_line;
+use crate::typing::{self, TypedLine};
+
+/// Range of usable widths. A terminal that reports another width is taken to have the nearest one.
+const WIDTHS: std::ops::RangeInclusive<usize> = 20..=500;
 
 /// Columns of a terminal whose width is unknown.
 const DEFAULT_COLUMNS: usize = 80;
@@ -73,7 +76,7 @@ pub(crate) fn open() {
 /// no terminal.
 pub(crate) fn read_typed_lines() -> Option<mpsc::Receiver<TypedLine>> {
     let mut open = screen();
-    let screen = open.as_mut().filter(|_| output::is_interactive())?;
+    let screen = open.as_mut().filter(|_| typing::is_interactive())?;
     let stdin = std::io::stdin();
     let original_modes = tcgetattr(&stdin).ok()?;
     let mut modes = original_modes.clone();
@@ -139,6 +142,16 @@ pub(crate) fn is_open() -> bool {
     screen().is_some()
 }
 
+/// Returns the width of the terminal behind this stream. `None` if it is no terminal.
+pub(crate) fn terminal_width(stream: impl AsFd + std::io::IsTerminal) -> Option<usize> {
+    if !stream.is_terminal() {
+        return None;
+    }
+    let size = rustix::termios::tcgetwinsize(stream).ok();
+    let width = size.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0);
+    Some(width.unwrap_or(DEFAULT_COLUMNS).clamp(*WIDTHS.start(), *WIDTHS.end()))
+}
+
 /// Returns whether live lines are shown on a terminal that has no columns for times and indentation.
 pub(crate) fn is_narrow() -> bool {
     is_open() && columns() < NARROW_COLUMNS
@@ -149,8 +162,8 @@ pub(crate) fn columns() -> usize {
     terminal_width(std::io::stderr()).unwrap_or(DEFAULT_COLUMNS)
 }
 
-/// Breaks a line between words, so that each part has at most this number of columns.
-pub(crate) fn wrap_words(line: &str, columns: usize) -> Vec<String> {
+/// Breaks a line at spaces, so that each part has at most this number of columns.
+pub(crate) fn wrap_line(line: &str, columns: usize) -> Vec<String> {
     let mut parts = vec![String::new()];
     for c in line.chars() {
         let Some(part) = parts.last_mut() else { break };
@@ -235,10 +248,10 @@ fn read_lines(sender: &mpsc::Sender<TypedLine>) {
         }
         let edited = edit_line(&history);
         // A line that was begun before a person could read the held text answers nothing in it.
-        let is_early = begun_at < shown_at + output::ANSWER_DELAY_MIN;
+        let is_early = begun_at < shown_at + typing::ANSWER_DELAY_MIN;
         let read_at = if is_early { 0 } else { begun_at };
         if show_held_text(edited.as_ref().is_ok_and(String::is_empty)) {
-            output::discard_typed_input();
+            typing::discard_typed_input();
             shown_at = SystemClock.monotonic_nanos();
         }
         match edited {
@@ -259,8 +272,7 @@ fn read_lines(sender: &mpsc::Sender<TypedLine>) {
 
 /// Lets a person edit a line, of which the first key was pressed.
 fn edit_line(history: &[String]) -> Result<String, ReadlineError> {
-    let config =
-        Config::builder().behavior(Behavior::PreferTerm).bell_style(BellStyle::None).build();
+    let config = Config::builder().behavior(Behavior::PreferTerm).build();
     // A new editor for each line, because an editor keeps keys that were pressed after the line.
     let mut editor: Editor<(), MemHistory> =
         Editor::with_history(config.clone(), MemHistory::with_config(&config))?;
@@ -287,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_wrapped_between_words() {
+    fn lines_are_wrapped_at_spaces() {
         for (line, columns, expected) in [
             ("one two three", 8, vec!["one two", "three"]),
             ("one two three", 20, vec!["one two three"]),
@@ -296,7 +308,7 @@ mod tests {
             ("日本語", 4, vec!["日本", "語"]),
             ("", 4, vec![""]),
         ] {
-            assert_eq!(wrap_words(line, columns), expected, "{line}");
+            assert_eq!(wrap_line(line, columns), expected, "{line}");
         }
     }
 

@@ -22,9 +22,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::error::fail;
 use crate::exit::Exit;
 use crate::log::{self, LogStyle};
+use crate::run_log::RunLifecycleLogger;
 use crate::runtime::wait_for_parent_exit;
-use crate::server::report::RunLifecycleLogger;
-use crate::server::secrets_to_redact;
 use crate::store_access::store_open_options;
 use crate::trust::confirm;
 use crate::{environment, output, runtime};
@@ -56,7 +55,7 @@ impl WorkerCommand {
         let config = environment::load_config(&environment::current_process_env()?)?;
         match self.quiet {
             true => log::init_warning_log(),
-            false => log::init_server_log(LogStyle::Human, secrets_to_redact(&config)),
+            false => log::init_server_log(LogStyle::Human, log::secrets_to_redact(&config)),
         }
         let agents = environment::load_agents(&config)?;
         let untrusted = confirm::ask_for_trust_before_run((&config, &agents), None, self.quiet)?;

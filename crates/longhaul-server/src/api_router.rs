@@ -33,8 +33,6 @@ pub(crate) struct ApiRoutes {
 pub(crate) fn api_routes() -> ApiRoutes {
     let routes = ApiRoutes { router: Router::new(), descriptions: Vec::new() };
     add_run_operations(routes)
-        .operation(STREAM_ALL_EVENTS, events::stream_all_events)
-        .operation(SEND_EVENT, create_run::send_event)
         .operation(LIST_GATES, gates::list_gates)
         .operation(RAISE_GATE, gates::raise_gate)
         .operation(SHOW_GATE, |call| async move {
@@ -104,6 +102,8 @@ pub(crate) fn api_routes() -> ApiRoutes {
 
 fn add_run_operations(routes: ApiRoutes) -> ApiRoutes {
     routes
+        .operation(STREAM_ALL_EVENTS, events::stream_all_events)
+        .operation(SEND_EVENT, create_run::send_event)
         .operation(SUBMIT_RUN, create_run::submit_run)
         .operation(LIST_RUNS, runs::list_runs)
         .operation(COUNT_RUNS, runs::count_runs)

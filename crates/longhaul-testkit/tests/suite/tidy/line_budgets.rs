@@ -14,14 +14,14 @@ const BUDGETS: &[(&str, usize)] = &[
     ("longhaul-api", 3_340),
     ("longhaul-cli", 15_300),
     ("longhaul-core", 8_500),
-    ("longhaul-engine", 14_700),
+    ("longhaul-engine", 14_800),
     ("longhaul-mcp", 4_680),
     ("longhaul-model", 8_010),
     ("longhaul-project", 8_900),
     ("longhaul-run", 9_200),
     ("longhaul-sandbox", 6_600),
     ("longhaul-server", 4_360),
-    ("longhaul-store", 7_530),
+    ("longhaul-store", 7_600),
     ("longhaul-tool", 8_100),
 ];
 
