@@ -4,24 +4,26 @@
 //! Invariant: an approval applies to exactly the gate that was shown. One failure does not stop the
 //! other approvals, and the exit code reports it.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use longhaul_api::gate::GateView;
 use longhaul_api::operations::LIST_GATES;
 use longhaul_api::query::GatesQuery;
 use longhaul_core::id::RunId;
-use longhaul_core::policy::gate::{Answer, GateDecision, GateStatus};
+use longhaul_core::policy::gate::{Answer, AnswerScope, GateDecision, GateStatus};
 
-use crate::answer::{gate_summary_text, new_answer, send_answer};
+use crate::answer::{new_answer, send_answer};
 use crate::client::Client;
 use crate::error::{CliError, fail};
 use crate::event_printer::first_line;
 use crate::exit::Exit;
-use crate::format::count_with_noun;
+use crate::format::{count_with_noun, rule_pattern_text, scope_phrase};
 use crate::gate_card::{self, gate_card};
 use crate::output;
 
 /// Maximum number of open gates that are read.
-const GATES_MAX: usize = 1_000;
+const GATES_MAX: usize = 10_000;
 
 /// Filter of open gates on the command line.
 #[derive(Debug, Clone, Default, Args)]
@@ -52,6 +54,9 @@ impl GateFilterArgs {
     ) -> anyhow::Result<Vec<GateView>> {
         let query = GatesQuery { run, status, tag: self.tag.clone(), ..GatesQuery::default() };
         let mut gates = client.list(LIST_GATES, query, GATES_MAX).await?;
+        if gates.len() == GATES_MAX {
+            output::eprint_line(&format!("note: only the newest {GATES_MAX} gates are read"));
+        }
         let is_same =
             |wanted: &Option<String>, found: &Option<String>| wanted.is_none() || wanted == found;
         gates.retain(|gate| is_same(&self.agent, &gate.agent) && is_same(&self.tool, &gate.tool));
@@ -80,8 +85,15 @@ pub(crate) async fn approve_all(
                 .with_hint("approve all of them without review", "add --yes")
                 .into());
         }
-        gates.iter().for_each(|gate| output::eprint_line(&gate_line(gate)));
-        if !output::confirms(&format!("approve {count}? [y/N]")) {
+        for gate in &gates {
+            eprint_whole_gate(gate);
+        }
+        eprint_consequences(&gates, answer);
+        let scope = match answer.scope {
+            AnswerScope::Once => String::new(),
+            scope => format!(" {}", scope_phrase(scope)),
+        };
+        if !output::confirms(&format!("approve {count}{scope}? [y/N]")) {
             output::eprint_line("Nothing was approved.   To list what waits: longhaul gates");
             return Ok(Exit::NeedsPerson);
         }
@@ -99,13 +111,26 @@ pub(crate) async fn approve_all(
     Ok(if failed == 0 { Exit::Done } else { Exit::RunFailed })
 }
 
-/// Returns a line about a gate: its run, its agent, and the call or question.
-fn gate_line(gate: &GateView) -> String {
-    let agent = gate.agent.as_deref().unwrap_or_default();
-    let taken = gate.key_taken.map(|taken| format!("   {}", taken.explanation()));
-    let task = gate.task.as_deref().map(first_line).unwrap_or_default();
-    let summary = gate_summary_text(gate);
-    format!("  {} {agent} ({task}): {summary}{}", gate.id, taken.unwrap_or_default())
+/// Prints all of a gate, with the agent and the task of its run.
+fn eprint_whole_gate(gate: &GateView) {
+    if let (Some(agent), Some(task)) = (&gate.agent, &gate.task) {
+        output::eprint_line(&format!("  {agent}: {}", first_line(task)));
+    }
+    gate_card(gate, gate_card::FULL).iter().for_each(|line| output::eprint_line(line));
+}
+
+/// Prints what an answer does beside approving these calls: the calls that need no approval later,
+/// and the data for the runs.
+fn eprint_consequences(gates: &[GateView], answer: &Answer) {
+    if answer.scope != AnswerScope::Once {
+        let patterns = gates.iter().filter_map(|gate| gate.pattern.as_ref());
+        for calls in patterns.map(rule_pattern_text).collect::<BTreeSet<_>>() {
+            output::eprint_line(&format!("  also allowed {}: {calls}", scope_phrase(answer.scope)));
+        }
+    }
+    if let Some(payload) = &answer.payload {
+        output::eprint_line(&format!("  each run gets this data: {}", payload.as_str()));
+    }
 }
 
 /// Shows the open approvals one after another at the terminal, and asks about each.
@@ -123,10 +148,7 @@ pub(crate) async fn step_through(client: &Client) -> anyhow::Result<Exit> {
     let (total, mut left, mut failed) = (gates.len(), gates.len(), 0_usize);
     for (index, gate) in gates.iter().enumerate() {
         output::eprint_line(&format!("{} of {total}", index + 1));
-        if let (Some(agent), Some(task)) = (&gate.agent, &gate.task) {
-            output::eprint_line(&format!("  {agent}: {}", first_line(task)));
-        }
-        gate_card(gate, gate_card::FULL).iter().for_each(|line| output::eprint_line(line));
+        eprint_whole_gate(gate);
         match ask_about_gate() {
             StepAnswer::Quit => break,
             StepAnswer::Skip => {}

@@ -93,7 +93,9 @@ commands! {
     ///
     /// The new run can have another model or agent, or an edited message or result.
     Fork(fork::ForkRunCommand),
-    /// Compares two runs turn by turn, or shows the files that a run has changed in its sandbox
+    /// Compares two runs, or shows the files that a run has changed
+    ///
+    /// Runs are compared turn by turn. The files are those in the sandbox of a run.
     Diff(diff::DiffRunsCommand),
     /// Lists, pauses and resumes lanes
     ///

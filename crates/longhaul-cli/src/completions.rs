@@ -54,7 +54,11 @@ impl CompletionsCommand {
 fn add_candidates(command: Command) -> Command {
     let command = command.mut_args(|arg| match arg.get_id().as_str() {
         "agent" => arg.add(ArgValueCandidates::new(agents)),
-        "run" | "runs" | "id" => arg.add(ArgValueCandidates::new(runs)),
+        "run" | "runs" | "id" | "root" | "parent" | "after" => {
+            arg.add(ArgValueCandidates::new(runs))
+        }
+        // An approval or a question can be named by its run.
+        "gate" | "gates" => arg.add(ArgValueCandidates::new(runs)),
         _ => arg,
     });
     let is_agents = command.get_name() == "agents";

@@ -2,6 +2,7 @@
 //! happen. The card says if lines are omitted.
 
 use longhaul_api::gate::GateView;
+use longhaul_core::form::are_options_numbered;
 use longhaul_core::policy::gate::GateKind;
 use longhaul_core::time::{Clock as _, Millis, Timestamp};
 use longhaul_engine::clock::SystemClock;
@@ -21,7 +22,10 @@ pub(crate) const SHORT: usize = 17;
 pub(crate) const FULL: usize = usize::MAX;
 
 /// Minimum number of lines of the diff or the input on a short card.
-const DETAILS_MIN: usize = 5;
+const DETAILS_MIN: usize = 1;
+
+/// Rows of a terminal for the commands and the line that a person types.
+const COMMAND_ROWS: usize = 4;
 
 /// Maximum number of lines of the question on a short card.
 const ASK_LINES_MAX: usize = 4;
@@ -68,7 +72,9 @@ pub(crate) fn gate_card(gate: &GateView, lines_max: usize) -> Vec<String> {
         1.max(values.len() + usize::from(!input.is_empty()) + usize::from(!diff.is_empty()));
     // Each list that is shortened has a line that says so.
     let list_lines = (lines_max.saturating_sub(others) / lists).saturating_sub(1).max(DETAILS_MIN);
-    let mut lines = vec![format!("{}  {}", gate.id, card_title(gate))];
+    let title = format!("{}  {}", gate.id, card_title(gate));
+    let is_short = lines_max < FULL;
+    let mut lines = if is_short { Vec::new() } else { vec![title.clone()] };
     lines.extend(facts);
     for (description, value) in values {
         lines.push(format!("  passes on an earlier result: {}", sanitize_line(&description)));
@@ -81,6 +87,8 @@ pub(crate) fn gate_card(gate: &GateView, lines_max: usize) -> Vec<String> {
     let input = truncate_lines(input, gate, list_lines).into_iter();
     lines.extend(input.map(|line| format!("  │ {line}")));
     lines.extend(footer);
+    // On a short card next to the question, because its start may leave a small screen.
+    lines.extend(is_short.then_some(title));
     lines.extend(ask.into_iter().map(|line| format!("  {line}")));
     lines
 }
@@ -106,8 +114,10 @@ fn footer_lines(gate: &GateView) -> Vec<String> {
     if let Some(editor) = &gate.edited_by {
         lines.push(format!("  input changed by {}", sanitize_line(editor)));
     }
+    let has_numbers = are_options_numbered(&gate.options);
     for (number, option) in (1..).zip(&gate.options) {
-        lines.push(format!("  {number}. {}", sanitize_line(option)));
+        let number = if has_numbers { format!("{number}.") } else { "-".to_owned() };
+        lines.push(format!("  {number} {}", sanitize_line(option)));
     }
     lines.extend(form_description_lines(gate).iter().map(|field| format!("  - {field}")));
     let wider_scopes = gate.scopes.iter().skip(1);
@@ -182,6 +192,18 @@ fn wrap_line(line: &str) -> Vec<String> {
     chars.chunks(line_width()).map(|chunk| chunk.iter().collect()).collect()
 }
 
+/// Returns the longest short card that fits a terminal with its commands. `rows_of` returns the number
+/// of rows of a line.
+pub(crate) fn fitted_gate_card(gate: &GateView, rows_of: impl Fn(&str) -> usize) -> Vec<String> {
+    let height = terminal::rows().saturating_sub(COMMAND_ROWS);
+    let cards = (1..=SHORT).rev().map(|lines_max| gate_card(gate, lines_max));
+    let mut cards = cards.skip_while(|card| {
+        let rows: usize = card.iter().map(|line| rows_of(line)).sum();
+        rows > height
+    });
+    cards.next().unwrap_or_else(|| gate_card(gate, 1))
+}
+
 /// Returns the number of columns for the text of a card.
 fn line_width() -> usize {
     let margin = if terminal::is_narrow() { NARROW_MARGIN } else { MARGIN };
@@ -232,11 +254,11 @@ mod tests {
             &format!("  ┊ +{}", "x".repeat(75)),
             "  ┊ ↪ -forged",
         ];
-        assert_eq!(lines[1..8], expected);
+        assert_eq!(lines[0..7], expected);
         assert_eq!(lines.len(), SHORT, "{lines:#?}");
         let omitted_line =
             "  ┊ … 24 more lines: longhaul gates show gate_00000000000000000000000001";
-        assert_eq!(lines[SHORT - 3], omitted_line);
+        assert_eq!(lines[SHORT - 4], omitted_line);
         assert_eq!(lines[SHORT - 1], "  May it?");
     }
 

@@ -14,7 +14,6 @@ use longhaul_project::config::process_env::ProcessEnv;
 use longhaul_project::config::settings::Config;
 use longhaul_project::mcp::file::McpFile;
 use longhaul_project::mcp::name::FILE_NAME;
-use longhaul_project::mcp::server::format_argv;
 use longhaul_project::process;
 use longhaul_project::skills;
 use longhaul_tool::FileLocation;
@@ -182,6 +181,15 @@ fn findings(config: &Config, own_agents: Vec<String>, model: Option<String>) -> 
     found
 }
 
+/// Returns a text as one argument of a shell, which executes nothing in it.
+fn shell_quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    match text.chars().all(is_plain) && !text.starts_with('-') {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 fn next_commands(
     (cwd, folder): (&Path, &Path),
     config: &Config,
@@ -190,7 +198,7 @@ fn next_commands(
     let mut next = Vec::new();
     if cwd != folder {
         let folder = folder.strip_prefix(cwd).unwrap_or(folder).display().to_string();
-        next.push(format!("cd {}", format_argv([&folder])));
+        next.push(format!("cd {}", shell_quoted(&folder)));
     }
     if McpFile::load(config).exists() {
         next.push("longhaul trust             # MCP servers start only after that".to_owned());
@@ -205,4 +213,21 @@ fn next_commands(
     next.push("longhaul agents new NAME   # an agent of your own".to_owned());
     next.push("longhaul tools             # what agents can use".to_owned());
     next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shell_quoted;
+
+    #[test]
+    fn a_shell_executes_nothing_in_a_folder() {
+        for (folder, expected) in [
+            ("my-project", "my-project"),
+            ("new $(x) dir", "'new $(x) dir'"),
+            ("it's", r"'it'\''s'"),
+            ("-rf", "'-rf'"),
+        ] {
+            assert_eq!(shell_quoted(folder), expected);
+        }
+    }
 }

@@ -331,7 +331,7 @@ impl ReplyText {
         if line.trim().is_empty() && !self.has_printed {
             return;
         }
-        self.print_row(&line, false);
+        self.print_row(&line, true);
     }
 
     fn print_row(&mut self, text: &str, is_whole: bool) {

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use crate::answer::new_answer;
 use crate::client::Client;
 use crate::form_prompt::{FormPrompt, answer_command};
-use crate::gate_card::{self, gate_card};
+use crate::gate_card::{self, fitted_gate_card, gate_card};
 use crate::output::{self, TypedLine};
 use crate::terminal;
 
@@ -102,7 +102,11 @@ impl TerminalPrompt {
         if view.parent.is_some() && view.chain.is_none() {
             eprint_indented(&format!("the child run {run} of agent {}:", view.agent));
         }
-        for gate_line in gate_card(&gate, gate_card::SHORT) {
+        let card = match terminal::is_open() {
+            true => fitted_gate_card(&gate, |line| indented_rows(line).len()),
+            false => gate_card(&gate, gate_card::SHORT),
+        };
+        for gate_line in card {
             eprint_indented(&gate_line);
         }
         let (id, run) = (gate.id, gate.run);
@@ -353,14 +357,19 @@ fn parse_prompt_line(line: &str, mode: PromptMode) -> Option<PromptInput> {
 /// Prints a line below the events, to which the prompt belongs. It is wrapped to the width of the
 /// terminal.
 fn eprint_indented(line: &str) {
+    for row in indented_rows(line) {
+        output::eprint_line(&row);
+    }
+}
+
+fn indented_rows(line: &str) -> Vec<String> {
     let indent = if terminal::is_narrow() { "" } else { "          " };
     let columns = match terminal::is_open() {
         true => terminal::columns().saturating_sub(indent.len()).max(8),
         false => usize::MAX,
     };
-    for part in terminal::wrap_line(line, columns) {
-        output::eprint_line(&format!("{indent}{part}"));
-    }
+    let parts = terminal::wrap_line(line, columns).into_iter();
+    parts.map(|part| format!("{indent}{part}")).collect()
 }
 
 /// Says that a typed line is not used, unless the line is empty.

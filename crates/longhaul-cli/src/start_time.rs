@@ -22,9 +22,8 @@ fn parse_relative_to(text: &str, now: &Zoned) -> Result<Timestamp, String> {
     } else {
         text.parse::<DateTime>().and_then(|time| time.to_zoned(zone.clone()))
     };
-    let invalid = |error: jiff::Error| {
-        format!("{error}; write a time such as 2026-11-20T08:00:00Z, 2026-11-20T08:00 or 08:00")
-    };
+    let invalid =
+        |_| "it is no time; write a time such as 2026-11-20T08:00:00Z, 2026-11-20T08:00 or 08:00";
     let micros = zoned.map_err(invalid)?.timestamp().as_microsecond();
     Ok(Timestamp::from_micros(micros))
 }

@@ -22,6 +22,7 @@ use crate::client::connect::{
     ServerConnection, connect_or_create_store, find_configured_or_local_server,
 };
 use crate::error::{CliError, fail};
+use crate::event_printer::format_time_with_zone;
 use crate::format::parse_duration;
 use crate::task_args::TaskArgs;
 use crate::{environment, output, runtime, start_time};
@@ -63,13 +64,19 @@ impl SubmitTaskCommand {
         if server.is_none() && process_env.env != env_without_dotenv.env {
             prepared.add_dotenv_key_notes(&env_without_dotenv)?;
         }
-        let task =
-            Task { start: self.start_time().into(), ..prepared.print_notes_and_take_task(false) };
+        let start = self.start_time();
+        let task = Task { start: start.into(), ..prepared.print_notes_and_take_task(false) };
         let client = connect_or_create_store(server)?;
         runtime::block_on(async {
             let run = client.submit_task(task).await?;
             if self.json {
                 return output::print_json(&client.get_run(run).await?);
+            }
+            if let Some(start) = start {
+                output::eprint_line(&match start > environment::system_clock().now() {
+                    true => format!("starts {}", format_time_with_zone(start)),
+                    false => format!("starts now: {} is past", format_time_with_zone(start)),
+                });
             }
             // If printing fails, the error says that the run was submitted, so that it is not
             // submitted twice.

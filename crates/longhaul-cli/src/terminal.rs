@@ -10,9 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpgrp, getpid, kill_process};
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
+};
 use rustyline::Editor;
 use rustyline::config::{Behavior, Config};
 use rustyline::error::ReadlineError;
@@ -26,6 +28,9 @@ use crate::typing::{self, TypedLine};
 /// Range of usable widths. A terminal that reports another width is taken to have the nearest one.
 const WIDTHS: std::ops::RangeInclusive<usize> = 20..=500;
 
+/// Rows of a terminal whose height is unknown.
+const DEFAULT_ROWS: usize = 24;
+
 /// Columns of a terminal whose width is unknown.
 const DEFAULT_COLUMNS: usize = 80;
 
@@ -35,6 +40,9 @@ const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// Columns below which a terminal is narrow.
 const NARROW_COLUMNS: usize = 60;
+
+/// Time between two checks whether the modes of the terminal were reset.
+const MODES_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 const PROMPT: &str = "> ";
 
@@ -48,8 +56,8 @@ static SCREEN: Mutex<Option<Screen>> = Mutex::new(None);
 #[derive(Debug, Default)]
 struct Screen {
     live_lines: Vec<String>,
-    /// Number of live lines that the terminal shows.
-    drawn: usize,
+    /// Widths of the live lines that the terminal shows.
+    drawn: Vec<usize>,
     /// Text that is printed when the person has sent the line. `None` if nobody edits a line.
     held: Option<String>,
     /// Modes before a person's keys were read. `None` if no keys are read.
@@ -78,15 +86,25 @@ pub(crate) fn read_typed_lines() -> Option<mpsc::Receiver<TypedLine>> {
     let mut open = screen();
     let screen = open.as_mut().filter(|_| typing::is_interactive())?;
     let stdin = std::io::stdin();
-    let original_modes = tcgetattr(&stdin).ok()?;
-    let mut modes = original_modes.clone();
-    modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
-    tcsetattr(&stdin, OptionalActions::Now, &modes).ok()?;
-    screen.original_modes = Some(original_modes);
-    write_to_terminal(PASTE_MARKS_ON);
+    screen.original_modes = Some(tcgetattr(&stdin).ok()?);
+    set_key_modes();
     let (sender, lines) = mpsc::channel(16);
     std::thread::spawn(move || read_lines(&sender));
     Some(lines)
+}
+
+/// Lets this process read single keys, which the terminal does not print. Does nothing in the
+/// background, and if it is so already.
+fn set_key_modes() -> bool {
+    let stdin = std::io::stdin();
+    let by_line = LocalModes::ICANON | LocalModes::ECHO;
+    let modes = tcgetattr(&stdin).ok().filter(|modes| modes.local_modes.intersects(by_line));
+    let Some(mut modes) = modes.filter(|_| tcgetpgrp(&stdin) == Ok(getpgrp())) else {
+        return false;
+    };
+    modes.local_modes.remove(by_line);
+    write_to_terminal(PASTE_MARKS_ON);
+    tcsetattr(&stdin, OptionalActions::Now, &modes).is_ok()
 }
 
 /// Closes the screen: removes the live lines, and gives the terminal its original modes back. Without
@@ -147,7 +165,7 @@ pub(crate) fn terminal_width(stream: impl AsFd + std::io::IsTerminal) -> Option<
     if !stream.is_terminal() {
         return None;
     }
-    let size = rustix::termios::tcgetwinsize(stream).ok();
+    let size = tcgetwinsize(stream).ok();
     let width = size.map(|size| usize::from(size.ws_col)).filter(|width| *width > 0);
     Some(width.unwrap_or(DEFAULT_COLUMNS).clamp(*WIDTHS.start(), *WIDTHS.end()))
 }
@@ -155,6 +173,13 @@ pub(crate) fn terminal_width(stream: impl AsFd + std::io::IsTerminal) -> Option<
 /// Returns whether live lines are shown on a terminal that has no columns for times and indentation.
 pub(crate) fn is_narrow() -> bool {
     is_open() && columns() < NARROW_COLUMNS
+}
+
+/// Returns the number of rows of the terminal on stderr.
+pub(crate) fn rows() -> usize {
+    let size = tcgetwinsize(std::io::stderr()).ok();
+    let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0);
+    rows.unwrap_or(DEFAULT_ROWS)
 }
 
 /// Returns the number of columns of the terminal on stderr.
@@ -199,15 +224,17 @@ pub(crate) fn fit_line(line: &str, columns: usize) -> String {
 impl Screen {
     /// Returns the sequence that erases the live lines.
     fn erase(&mut self) -> String {
-        let rows = std::mem::take(&mut self.drawn);
+        // A terminal that became narrower has wrapped the lines.
+        let columns = columns();
+        let rows = self.drawn.drain(..).map(|width| width.div_ceil(columns).max(1)).sum();
         match rows {
             0 => String::new(),
-            rows => format!("\r{}\x1b[J", "\x1b[A".repeat(rows - 1)),
+            rows => format!("\r{}\x1b[J", "\x1b[A".repeat(rows - 1_usize)),
         }
     }
 
     fn draw(&mut self) -> String {
-        self.drawn = self.live_lines.len();
+        self.drawn = self.live_lines.iter().map(|line| line.width()).collect();
         let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let lines = self.live_lines.iter().map(|line| match is_plain {
             true => line.clone(),
@@ -230,7 +257,17 @@ fn read_lines(sender: &mpsc::Sender<TypedLine>) {
     let mut shown_at = 0;
     loop {
         let stdin = std::io::stdin();
-        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], None) {
+        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&MODES_CHECK_INTERVAL)) {
+            Ok(0) => {
+                // A shell has reset the modes while the process was stopped.
+                if let Some(screen) = screen().as_mut()
+                    && set_key_modes()
+                {
+                    screen.drawn.clear();
+                    write_to_terminal(&format!("\r\x1b[J{}", screen.draw()));
+                }
+                continue;
+            }
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
             Err(_) => return,

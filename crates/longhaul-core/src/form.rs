@@ -98,6 +98,11 @@ pub fn check_question_options(options: &[String]) -> Result<(), String> {
     check_choice_texts(options.iter().map(String::as_str), "option")
 }
 
+/// Returns whether options can be named by their number: none of them is a number itself.
+pub fn are_options_numbered(options: &[String]) -> bool {
+    options.iter().all(|option| option.trim().parse::<u64>().is_err())
+}
+
 /// Returns the option that a text names, regardless of case and surrounding whitespace. `None`
 /// means that the text is none of the options.
 pub fn find_option_by_text<'a>(options: &'a [String], text: &str) -> Option<&'a str> {

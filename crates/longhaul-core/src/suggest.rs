@@ -9,6 +9,9 @@ const SIMILARITY_MIN: f64 = 0.75;
 /// comparison grows with the square of the length. No known name is longer.
 const NAME_BYTES_MAX: usize = 256;
 
+/// Minimum length in bytes of a suggestion: every text resembles a shorter one.
+const NAME_BYTES_MIN: usize = 3;
+
 /// Similarity of names that differ by one character, or by two swapped characters.
 const ONE_TYPO_SIMILARITY: f64 = 0.85;
 
@@ -47,11 +50,10 @@ pub fn rank_names_by_similarity<'a>(
 /// Returns the similarity of two names, from 0 to 1. Names that differ by a single typo count as
 /// similar even if they are short.
 fn similarity(input: &str, name: &str) -> f64 {
-    if input.len() > NAME_BYTES_MAX {
+    if input.len() > NAME_BYTES_MAX || name.len() < NAME_BYTES_MIN {
         return 0.0;
     }
-    let is_typo =
-        name.len() >= 3 && (strsim::osa_distance(input, name) == 1 || has_swap(input, name));
+    let is_typo = strsim::osa_distance(input, name) == 1 || has_swap(input, name);
     let typo_score = if is_typo { ONE_TYPO_SIMILARITY } else { 0.0 };
     strsim::jaro_winkler(input, name).max(typo_score)
 }

@@ -10,7 +10,7 @@ pub(crate) mod in_doubt;
 pub(crate) mod output;
 pub(crate) mod rules;
 
-use longhaul_core::form::{Form, find_option_by_text};
+use longhaul_core::form::{Form, are_options_numbered, find_option_by_text};
 use longhaul_core::id::{CallId, RunId, TimerId};
 use longhaul_core::policy::gate::GateSpec;
 use longhaul_core::time::Timestamp;
@@ -54,6 +54,7 @@ pub fn check_question_answer(question: &GateSpec, text: &str) -> Result<String, 
     }
     let numbered = || {
         let number: usize = text.trim().parse().ok()?;
+        are_options_numbered(&question.options).then_some(())?;
         question.options.get(number.checked_sub(1)?).map(String::as_str)
     };
     let option = find_option_by_text(&question.options, text).or_else(numbered);

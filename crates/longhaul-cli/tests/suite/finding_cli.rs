@@ -103,10 +103,12 @@ fn several_gates_are_approved_after_one_question() {
     let output = project.run(&["approve", &runs[0], &question, "--yes"], 2);
     assert!(output.err.contains("can't be approved"), "{output:?}");
     assert_eq!(ids(&project.json(&["gates", "--json"])).len(), 4, "nothing was approved");
-    let steps = [("approve 2 calls? [y/N]", "y\n")];
-    let args = ["approve", runs[0].as_str(), runs[1].as_str()];
+    let steps = [("approve 2 calls for this agent? [y/N]", "y\n")];
+    let args = ["approve", &runs[0], &runs[1], "--for", "agent", "--payload", "{\"a\":1}"];
     let (screen, code) = run_at_terminal(project.path(), &args, &[], &steps);
-    assert!(screen.contains("vault_write {\"folder\":\"Tasks\""), "{screen}");
+    let (card, question) = screen.split_once("  also allowed for this agent: vault_write").unwrap();
+    assert_eq!(card.matches("│ folder: Tasks\n").count(), 2, "{screen}");
+    assert!(question.contains("  each run gets this data: {\"a\":1}\n"), "{screen}");
     assert!(screen.contains("2 of 2 calls approved."), "{screen}");
     assert_eq!(code, Some(0), "{screen}");
     let filter = ["approve", "--agent", "tidy", "--tool", "vault_write", "--yes"];

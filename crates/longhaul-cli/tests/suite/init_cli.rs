@@ -71,7 +71,7 @@ fn a_key_makes_the_agent_use_its_model() {
         }
         let (out, err) = run(folder.path(), &["init", "new project"], &env, 0);
         assert!(out.contains("model: anthropic/"), "{out}{err}");
-        assert!(out.contains("cd \"new project\""), "{out}{err}");
+        assert!(out.contains("cd 'new project'"), "{out}{err}");
         assert!(!format!("{out}{err}").contains("s3cret"), "{out}{err}");
         let agent = fs::read_to_string(project.join("agents/helper.md")).unwrap();
         assert!(agent.contains("\n# model: ") && !agent.contains("MODEL"), "{agent}");

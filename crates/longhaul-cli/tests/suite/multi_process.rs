@@ -15,10 +15,10 @@ fn other_processes_inspect_and_answer_while_one_drives() {
     let tidy_run = project.submit("tidy", "milk");
     project.wait_until(&tidy_run, has_status("waiting"));
     let output = project.run(&["ls"], 0);
-    for part in ["▲ waiting: you", "● running"] {
+    for part in ["▲ waiting: approval", "● running"] {
         assert!(output.out.contains(part), "{part}: {output:?}");
     }
-    assert!(output.err.contains("longhaul gates"), "{output:?}");
+    assert!(output.err.contains("longhaul ls --mine"), "{output:?}");
     let output = project.run(&["approve", &tidy_run, "--yes"], 0);
     assert!(output.out.contains(" resumes at event "), "{output:?}");
     assert!(!output.out.contains("when a worker"), "{output:?}");

@@ -30,11 +30,19 @@ fn server_with_run(project: &Project, run: &str) -> FakeServer {
     }
     let journal = project.events(run);
     let brief = run_brief(&run_json, journal.len());
+    let view: Value = serde_json::from_str(&run_json).unwrap();
+    let failed = u64::from(view["status"] == "failed");
+    let total: u64 = if failed == 0 { 1 } else { 2 };
+    let counts = json!({ "total": total, "open": 0, "waiting_for_person": 0, "failed": failed,
+        "cost_usd": 0.0, "unpriced": 0 });
     let path = format!("GET /v1/runs/{run}");
     let run = run.to_owned();
     FakeServer::new(move |request| {
         let ok = |body: &str| answer("200 OK", body);
         let Some(rest) = request.request_line.strip_prefix(&path) else {
+            if request.request_line.starts_with("GET /v1/runs/counts") {
+                return ok(&counts.to_string());
+            }
             return match request.request_line.starts_with("GET /v1/runs?") {
                 true if request.request_line.contains("brief=true") => ok(&list_body(&brief)),
                 true => ok(&list_body(&run_json)),

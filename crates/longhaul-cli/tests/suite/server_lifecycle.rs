@@ -354,8 +354,9 @@ pub(crate) fn assert_opens_once(address: &str, link: &str) {
 #[test]
 fn sending_a_key_unencrypted_prints_a_warning() {
     let project = Project::new();
-    let list =
-        |_: &super::fake_server::RecordedRequest| answer("200 OK", "{\"data\":[],\"next\":null}");
+    let body = "{\"data\":[],\"next\":null,\"total\":0,\"open\":0,\"waiting_for_person\":0,\
+                \"failed\":0,\"cost_usd\":0.0,\"unpriced\":0}";
+    let list = |_: &super::fake_server::RecordedRequest| answer("200 OK", body);
     let server = FakeServer::new(list);
     // The same machine under an address that is not loopback.
     let remote_url = server.url.replace("127.0.0.1", "0.0.0.0");

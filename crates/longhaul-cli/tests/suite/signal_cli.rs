@@ -85,7 +85,7 @@ fn an_option_of_a_question_is_picked_by_its_number() {
     let project = Project::new();
     project.run(&["run", "ask", "go", "--no-input"], 3);
     let gate = project.run(&["gates", "show", "@last"], 0).out;
-    assert!(gate.contains("1 left") && gate.contains("2 right"), "{gate}");
+    assert!(gate.contains("1. left") && gate.contains("2. right"), "{gate}");
     for answer in ["0", "3", "up"] {
         let refused = project.run(&["answer", "@last", answer], 2);
         assert!(refused.err.contains("must be one of `left`, `right`"), "{refused:?}");

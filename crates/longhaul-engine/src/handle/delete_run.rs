@@ -51,7 +51,9 @@ fn deleted_run_view(row: &RunRow, deleted: DeletedRuns) -> DeletedRunView {
     }
     if deleted.continued_by > 0 {
         let count = deleted.continued_by;
-        kept.push(format!("{count} retries or forks of the run, with the events that they copied"));
+        kept.push(format!(
+            "retries and forks of the run ({count}), with the events that they copied"
+        ));
     }
     kept.push(
         "effect keys that the runs have used, as hashes, so that no effect is repeated".to_owned(),

@@ -34,7 +34,8 @@ pub(crate) fn delete_run_tree(
     if let Some(in_use) = in_use {
         return Ok(CommandOutcome::Silent(in_use));
     }
-    // What the runs leave in the file is overwritten.
+    // The deleted rows are overwritten. Copies that SQLite made earlier, when it moved rows between
+    // pages, can remain in unused parts of the file.
     tx.query_all("PRAGMA secure_delete = ON", (), |_| Ok(()))?;
     let mut deleted =
         DeletedRuns { continued_by: count_runs_that_continue(tx, root)?, ..Default::default() };

@@ -1,8 +1,8 @@
 //! The global log: the events of all journals in the order of writing, which is the order of the
 //! rowids.
 //!
-//! Invariant: a global sequence number is never reused. SQLite would reuse the highest rowid if its
-//! row were deleted, so the run with the newest row is never pruned.
+//! Invariant: a global sequence number is never reused, even if the newest row is deleted: the table
+//! keeps the highest one.
 
 use std::collections::BTreeMap;
 

@@ -2,8 +2,7 @@
 //!
 //! Invariant: runs of a tree (a root run and its descendants) with open runs, runs with undelivered
 //! messages, runs with a sandbox that still exists and blobs that are referred to are never deleted,
-//! and neither is the run with the newest journal row, because its global sequence number would be
-//! reused.
+//! and neither is the run with the newest journal row, which says where the global log ends.
 
 use longhaul_core::id::RunId;
 use longhaul_core::policy::spend_cap::SPEND_TTL;
