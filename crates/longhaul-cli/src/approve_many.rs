@@ -89,10 +89,9 @@ pub(crate) async fn approve_all(
             eprint_whole_gate(gate);
         }
         eprint_consequences(&gates, answer);
-        let scope = match answer.scope {
-            AnswerScope::Once => String::new(),
-            scope => format!(" {}", scope_phrase(scope)),
-        };
+        let is_wide = answer.scope != AnswerScope::Once;
+        let scope = is_wide.then(|| format!(" {}", scope_phrase(answer.scope)));
+        let scope = scope.unwrap_or_default();
         if !output::confirms(&format!("approve {count}{scope}? [y/N]")) {
             output::eprint_line("Nothing was approved.   To list what waits: longhaul gates");
             return Ok(Exit::NeedsPerson);

@@ -48,7 +48,8 @@ fn normalize(screen: &str) -> String {
 
 /// Returns what a terminal with this number of columns shows after this output.
 fn screen_after(output: &str, columns: u16) -> String {
-    let [rows, columns] = [24, columns].map(|size| NonZeroU16::new(size).unwrap());
+    // More rows than the terminal of the program has, so that nothing scrolls away.
+    let [rows, columns] = [120, columns].map(|size| NonZeroU16::new(size).unwrap());
     let mut terminal = vt100::Parser::new(rows, columns, 0);
     terminal.process(output.replace('\n', "\r\n").as_bytes());
     normalize(terminal.screen().contents().trim_end())
@@ -68,9 +69,8 @@ fn a_followed_run_fits_the_terminal() {
         let prompt = output.find("> ").unwrap() + "> ".len();
         let asked = screen_after(&output[..prompt], columns);
         let ended = screen_after(&output, columns);
-        insta::assert_snapshot!(
-            format!("{columns}_columns"),
-            format!("{asked}\n\n=== after the approval ===\n{ended}")
-        );
+        let card = asked.lines().skip_while(|line| !line.contains("asks  ")).skip(1);
+        assert!(columns < 40 || card.count() <= 24, "{asked}");
+        insta::assert_snapshot!(format!("{columns}_columns"), ended);
     }
 }

@@ -35,6 +35,9 @@ fn server_with_run(project: &Project, run: &str) -> FakeServer {
     let total: u64 = if failed == 0 { 1 } else { 2 };
     let counts = json!({ "total": total, "open": 0, "waiting_for_person": 0, "failed": failed,
         "cost_usd": 0.0, "unpriced": 0 });
+    let listed: Value = serde_json::from_str(&stdout(&["ls", "--json"])).unwrap();
+    let listed = listed["data"].as_array().unwrap().iter().find(|listed| listed["id"] == run);
+    let listed = listed.unwrap().to_string();
     let path = format!("GET /v1/runs/{run}");
     let run = run.to_owned();
     FakeServer::new(move |request| {
@@ -45,7 +48,7 @@ fn server_with_run(project: &Project, run: &str) -> FakeServer {
             }
             return match request.request_line.starts_with("GET /v1/runs?") {
                 true if request.request_line.contains("brief=true") => ok(&list_body(&brief)),
-                true => ok(&list_body(&run_json)),
+                true => ok(&list_body(&listed)),
                 false => answer("404 Not Found", &problem_body("not_found")),
             };
         };
@@ -66,7 +69,9 @@ fn server_with_run(project: &Project, run: &str) -> FakeServer {
 fn run_brief(run_json: &str, last_seq: usize) -> String {
     let mut run: Value = serde_json::from_str(run_json).unwrap();
     run["last_seq"] = json!(last_seq);
+    run["title"] = run["input"].clone();
     let code = run["error"]["code"].clone();
+    run["error_code"] = code.clone();
     run["now"] = if code.is_null() { json!("done") } else { code };
     run.to_string()
 }
