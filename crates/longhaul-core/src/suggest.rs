@@ -22,6 +22,7 @@ pub fn most_similar_name<'a>(
 ) -> Option<&'a str> {
     known_names
         .into_iter()
+        .filter(|name| name.len() >= NAME_BYTES_MIN)
         .map(|name| (similarity(input, name), name))
         .filter(|(score, _)| *score >= SIMILARITY_MIN)
         .max_by(|one, other| one.0.total_cmp(&other.0))
@@ -50,10 +51,11 @@ pub fn rank_names_by_similarity<'a>(
 /// Returns the similarity of two names, from 0 to 1. Names that differ by a single typo count as
 /// similar even if they are short.
 fn similarity(input: &str, name: &str) -> f64 {
-    if input.len() > NAME_BYTES_MAX || name.len() < NAME_BYTES_MIN {
+    if input.len() > NAME_BYTES_MAX {
         return 0.0;
     }
-    let is_typo = strsim::osa_distance(input, name) == 1 || has_swap(input, name);
+    let is_typo = name.len() >= NAME_BYTES_MIN
+        && (strsim::osa_distance(input, name) == 1 || has_swap(input, name));
     let typo_score = if is_typo { ONE_TYPO_SIMILARITY } else { 0.0 };
     strsim::jaro_winkler(input, name).max(typo_score)
 }

@@ -48,7 +48,7 @@ fn normalize(screen: &str) -> String {
 
 /// Returns what a terminal with this number of columns shows after this output.
 fn screen_after(output: &str, columns: u16) -> String {
-    // More rows than the terminal of the program has, so that nothing scrolls away.
+    // More rows than the terminal of the program has, so that nothing leaves the screen.
     let [rows, columns] = [120, columns].map(|size| NonZeroU16::new(size).unwrap());
     let mut terminal = vt100::Parser::new(rows, columns, 0);
     terminal.process(output.replace('\n', "\r\n").as_bytes());
