@@ -4,7 +4,6 @@
 //! its processes inherit, and a script in the container kills the processes with this mark.
 
 use std::collections::BTreeMap;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -97,7 +96,7 @@ impl Commands {
             _ = input.write_all(stdin).await;
             _ = input.shutdown().await;
         };
-        let mut feed = pin!(feed);
+        let mut feed = Box::pin(feed);
         let mut is_fed = stdin.is_empty();
         loop {
             tokio::select! {
@@ -112,6 +111,9 @@ impl Commands {
                 },
             }
         }
+        // The output can end before the input is written. An engine may wait for the end of both.
+        drop(feed);
+        drop((input, output));
         self.wait_for_exit(&exec).await
     }
 
